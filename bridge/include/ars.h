@@ -1,0 +1,218 @@
+/* ars.h: link a stochastic simulator to the ars controller.
+ *
+ * A simulator names its random draws and marks its rejection-sampling loops:
+ *
+ *     for (;;) {
+ *         rs_start();                                        // entry, and every retry
+ *         x = ars_sample("x", ars_uniform(-1, 1));
+ *         if (x * x < 0.5) { rs_end(); break; }              // accepted
+ *     }
+ *     ars_observe("y", ars_normal(x, 0.1));
+ *
+ * Started alone, the program is the plain simulator and every draw comes from its prior. Started by the Python
+ * controller, the same program is run backwards: see README.md.
+ *
+ * Before you begin:
+ *  - One thread. libars forks the simulator in the middle of its loops; a process with a second thread is refused with
+ *    a clear error.
+ *  - Every loop is left through rs_end(). Leaving it by return, exception or longjmp is an error that names the loop.
+ *  - Nothing is observed (ars_observe, ars_factor) inside a loop.
+ *  - A try of a loop must not depend on the tries before it: the loop's acceptance probability is a function of the
+ *    state at its entry.
+ *  - Guard side effects inside loops (files, printing) with ars_in_continuation().
+ *  - An error in the simulator's use of this interface ends the trace with a named failure under a controller; started
+ *    alone, it is written to stderr and the program aborts, as a failed assert does.
+ */
+#ifndef ARS_H
+#define ARS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ARS_VERSION_MAJOR 0
+#define ARS_VERSION_MINOR 1
+#define ARS_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define ARS_API __attribute__((visibility("default")))
+#else
+#error "libars needs GCC or Clang: loop marks use their frame-address and statement-expression extensions"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- distributions -------------------------------------------------------------------------------------------- */
+
+/* A distribution is a small value, built where it is used. Its fields are private. Categorical keeps a pointer to the
+ * caller's probabilities, which must stay valid during the call that it is passed to. Wrong parameters are reported by
+ * that call, with the site's name. */
+typedef struct ars_dist {
+    unsigned kind;
+    unsigned n;
+    double a[4];
+    const double *p;
+} ars_dist;
+
+ARS_API ars_dist ars_uniform(double low, double high);
+ARS_API ars_dist ars_normal(double mean, double std);
+ARS_API ars_dist ars_bernoulli(double p);                     /* 0 or 1 */
+ARS_API ars_dist ars_categorical(const double *p, size_t k);  /* 0 .. k-1; p sums to 1 */
+ARS_API ars_dist ars_poisson(double rate);
+ARS_API ars_dist ars_binomial(unsigned n, double p);
+ARS_API ars_dist ars_beta(double a, double b);
+ARS_API ars_dist ars_gamma(double shape, double rate);
+ARS_API ars_dist ars_exponential(double rate);
+ARS_API ars_dist ars_weibull(double scale, double shape);
+ARS_API ars_dist ars_lognormal(double mu, double sigma);
+ARS_API ars_dist ars_truncated_normal(double mean, double std, double low, double high); /* of the parent Normal */
+
+/* ---- random choices, data, results ---------------------------------------------------------------------------- */
+
+/* A latent: proposed by the controller, recorded under `name`. Names are copied; one site keeps one kind of
+ * distribution. Returns the value drawn. */
+ARS_API double ars_sample(const char *name, ars_dist d);
+
+/* A nuisance: always drawn from the prior, never recorded. */
+ARS_API double ars_draw(ars_dist d);
+
+/* Data. With data given: scores it and returns it; else draws it. Calls with the same name in one trace take the
+ * elements of the given array in order. */
+ARS_API double ars_observe(const char *name, ars_dist d);
+
+/* n independent Normals at once; `value` (may be NULL) receives what was observed. */
+ARS_API void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value);
+
+/* Multiplies the likelihood by exp(log_likelihood). */
+ARS_API void ars_factor(const char *name, double log_likelihood);
+
+/* Quantities of interest, recorded with the trace. */
+ARS_API void ars_result(const char *name, double value);
+ARS_API void ars_results(const char *name, const double *value, size_t n);
+
+/* ---- running -------------------------------------------------------------------------------------------------- */
+
+/* For a model that is a function: runs it once per trace. Returns the program's exit code. */
+ARS_API int ars_main(int argc, char **argv, void (*model)(void *), void *user);
+
+/* For a simulator with its own event loop: while (ars_next_trace()) { one event }. Started alone it is true once, or
+ * ARS_TRACES times if that environment variable is set; ARS_SEED fixes the draws. */
+ARS_API bool ars_next_trace(void);
+
+/* True in a forked re-run of a loop, whose only effect should be its acceptance. */
+ARS_API bool ars_in_continuation(void);
+
+/* True when no controller drives this process: the place to print results from. */
+ARS_API bool ars_standalone(void);
+
+/* The name of a failure code, as the controller reports it. Never NULL. */
+ARS_API const char *ars_strerror(int code);
+
+/* ---- rejection loops ------------------------------------------------------------------------------------------ */
+
+/* ars_rs_start() marks the entry of a loop and every retry, ars_rs_end() its acceptance; both in the function that
+ * holds the loop. A loop may be named, ars_rs_start("theta"), which keeps its address when code moves between
+ * functions; an unnamed one is called file:function#order. Also rs_start() and rs_end(), unless ARS_NO_SHORT_NAMES is
+ * defined. */
+#define ars_rs_start(...) ARS__RS_START("" __VA_ARGS__)
+#define ars_rs_end() ars__rs_end(__builtin_frame_address(0))
+
+#ifndef ARS_NO_SHORT_NAMES
+#define rs_start(...) ars_rs_start(__VA_ARGS__)
+#define rs_end() ars_rs_end()
+#endif
+
+/* ---- private: what the loop macros are made of ------------------------------------------------------------------ */
+
+/* One static record per rs_start in the source. `scope` groups the records of one function, and the order of their
+ * lines within it is what an unnamed loop is called by: adding lines above a loop does not rename it. */
+typedef struct ars__site {
+    const char *file;
+    const char *scope;
+    const char *func;
+    const char *name;
+    unsigned line;
+    unsigned order;
+    struct ars__site *next;
+} ars__site;
+
+ARS_API void ars__register_sites(ars__site *const *begin, ars__site *const *end);
+
+/* True on entry into a loop whose function activation carries no mark yet; the macro then leaves the mark. */
+ARS_API bool ars__rs_start(ars__site *site, void *frame, const void *pin);
+ARS_API void ars__rs_end(void *frame);
+
+/* Loop identity is (site, frame). Three things in this macro keep the optimiser from blurring it:
+ *  - &&ars__pin: a function whose label's address escapes cannot be inlined by Clang, and one that calls alloca cannot
+ *    be inlined by GCC; so a recursive function keeps one frame per activation.
+ *  - the record is a static object, so copies of the call (peeling, unrolling, cloning) share it.
+ *  - the alloca of a first entry moves the stack pointer of this activation for good. A retry is seen at the moved
+ *    pointer, a fresh activation that happens to sit at the same frame address is not: that is how a loop left by
+ *    return and entered again is told from a retry. */
+#define ARS__RS_CALL(site)                                                                                             \
+    ars__pin:                                                                                                          \
+    if (ars__rs_start((site), __builtin_frame_address(0), &&ars__pin)) {                                               \
+        void *volatile ars__mark = __builtin_alloca(32);                                                               \
+        (void)ars__mark;                                                                                               \
+    }                                                                                                                  \
+    (void)0;
+
+#ifdef __cplusplus
+} /* extern "C" */
+
+namespace ars_detail {
+/* A static member of a template is set up before main for every loop in the program, reached or not. */
+template <class Tag> struct site_of {
+    static ars__site site;
+    static ars__site make() {
+        ars__site s = {Tag::file(), Tag::scope(), 0, Tag::name(), Tag::line(), 0, 0};
+        return s;
+    }
+    struct registrar {
+        registrar() {
+            ars__site *p = &site;
+            ars__register_sites(&p, &p + 1);
+        }
+    };
+    static registrar registered;
+};
+template <class Tag> ars__site site_of<Tag>::site = site_of<Tag>::make();
+template <class Tag> typename site_of<Tag>::registrar site_of<Tag>::registered;
+} // namespace ars_detail
+
+#define ARS__RS_START(loop_name)                                                                                       \
+    (__extension__({                                                                                                   \
+        __label__ ars__pin;                                                                                            \
+        struct ars__tag {                                                                                              \
+            static const char *file() { return __FILE__; }                                                             \
+            static const char *scope() { return __PRETTY_FUNCTION__; }                                                 \
+            static const char *name() { return loop_name; }                                                            \
+            static unsigned line() { return __LINE__; }                                                                \
+        };                                                                                                             \
+        (void)ars_detail::site_of<ars__tag>::registered;                                                               \
+        ars__site *ars__here = &ars_detail::site_of<ars__tag>::site;                                                   \
+        ars__here->func = __func__;                                                                                    \
+        ARS__RS_CALL(ars__here)                                                                                        \
+    }))
+
+#else
+
+/* The linker gathers the pointers to all records of one program or shared library into one section. */
+extern ars__site *const __start_ars_sites[] __attribute__((weak, visibility("hidden")));
+extern ars__site *const __stop_ars_sites[] __attribute__((weak, visibility("hidden")));
+static void __attribute__((constructor, unused)) ars__register_module(void) {
+    if (__start_ars_sites) ars__register_sites(__start_ars_sites, __stop_ars_sites);
+}
+
+#define ARS__RS_START(loop_name)                                                                                       \
+    (__extension__({                                                                                                   \
+        __label__ ars__pin;                                                                                            \
+        static ars__site ars__here = {__FILE__, __func__, __func__, loop_name, __LINE__, 0, 0};                        \
+        static ars__site *const ars__listed __attribute__((section("ars_sites"), used)) = &ars__here;                  \
+        (void)ars__listed;                                                                                             \
+        ARS__RS_CALL(&ars__here)                                                                                       \
+    }))
+#endif
+
+#endif /* ARS_H */

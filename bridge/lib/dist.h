@@ -1,0 +1,47 @@
+/* dist.h: random streams, and the densities and samplers of every distribution. Pure functions: no state of libars. */
+#ifndef ARS_LIB_DIST_H
+#define ARS_LIB_DIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ars.h"
+#include "wire.h"
+
+/* A counter-based stream (Philox4x32-10): key from (seed, stream), counter from (trace, block). Equal arguments give
+ * equal draws on every machine; different streams are independent. */
+typedef struct ars__rng {
+    uint32_t key[2];
+    uint64_t trace;
+    uint64_t block;
+    uint32_t out[4];
+    unsigned used; /* words of `out` already given away */
+} ars__rng;
+
+void ars__rng_init(ars__rng *rng, uint64_t seed, uint64_t trace, uint64_t stream);
+uint32_t ars__rng_u32(ars__rng *rng);
+double ars__rng_uniform(ars__rng *rng); /* in (0, 1), both ends excluded, 53 bits */
+double ars__rng_normal(ars__rng *rng);
+
+/* The block function itself, for known-answer tests. */
+void ars__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* 0 if the parameters are right; else -1 and a sentence about the wrong one in `text`. */
+int ars__dist_check(const ars_dist *d, char *text, size_t size);
+
+/* For distributions that pass ars__dist_check. The density is -inf outside the support, and NaN only for a NaN x.
+ * Discrete values are returned as whole doubles; a fraction has density -inf. */
+double ars__dist_sample(const ars_dist *d, ars__rng *rng);
+double ars__dist_log_density(const ars_dist *d, double x);
+
+const char *ars__dist_name(unsigned kind); /* "Normal"; "unknown" for a code we do not know */
+
+/* To and from the wire. ars__dist_encode returns the bytes written (a multiple of 8), or 0 if they do not fit.
+ * ars__dist_decode returns the bytes read, or 0 with a sentence in `text` if they are not a valid distribution; *d then
+ * points into `bytes`, which must be 8-byte aligned. A Mixture keeps n = 6 * components and p at its first weight.
+ * ARS_DIST_PRIOR decodes to kind ARS_DIST_PRIOR; the caller replaces it by the prior. */
+size_t ars__dist_encode(const ars_dist *d, void *bytes, size_t capacity);
+size_t ars__dist_decode(ars_dist *d, const void *bytes, size_t size, char *text, size_t text_size);
+
+#endif /* ARS_LIB_DIST_H */

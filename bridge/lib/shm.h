@@ -1,0 +1,217 @@
+/* shm.h: the shared-memory segment between one ars-host and its family of simulator processes.
+ *
+ * Private to one build of libars and ars-host (ARS__SHM_VERSION must match); never written to disk or sent. The
+ * processes of the family need nothing but this mapping: no descriptor, no lock. Every word that two processes write is
+ * atomic; everything else has one writer at a time, and the comment on it says who. A process may be killed between any
+ * two instructions, so nothing here is a lock, and the host may reset whatever belongs to a dead worker's family.
+ *
+ * The host trusts no index, size or offset in here: it takes the geometry from its own command line and checks the
+ * rest. */
+#ifndef ARS_SHM_H
+#define ARS_SHM_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire.h"
+
+#define ARS__SHM_MAGIC 0x6d68737372610a00ull
+#define ARS__SHM_VERSION 1u
+
+enum {
+    ARS__MAX_WORKERS = 256,
+    ARS__MAX_SNAPSHOTS = 1024,       /* per worker */
+    ARS__MAX_CHANNELS = 65536,
+    ARS__RING_BYTES = 1 << 20,       /* per worker; a power of two */
+    ARS__NAME_BYTES = 8 << 20,       /* all site addresses together */
+    ARS__DATA_BYTES = 64 << 20,      /* the observed data of a run; pages exist once touched */
+    ARS__MAX_RECORD = 64 << 20,      /* one trace */
+    ARS__EXIT_FAILED = 86            /* a process of ours that has reported its failure */
+};
+
+/* ---- mailboxes --------------------------------------------------------------------------------------------------- */
+
+/* One question at a time to the host: a worker's own, or that of a snapshot's current continuation.
+ * IDLE -(process fills kind, size, body)-> ASKED -(host)-> TAKEN -(host fills size, body)-> ANSWERED -(process)-> IDLE.
+ * The process raises its attention bit and rings the doorbell after ASKED, and sleeps on `state`. */
+enum ars__channel_state { ARS__IDLE = 0, ARS__ASKED = 1, ARS__TAKEN = 2, ARS__ANSWERED = 3 };
+
+enum ars__question {
+    ARS__ASK_STEP = 1, /* body: ars_wire_step item -> ars_wire_reply item */
+    ARS__ASK_SITE = 2  /* body: ars_wire_site + address -> ars_wire_site with its id, or ARS_NO_SITE if there is no room
+                          (answered by the host alone; a known address gets the id it has) */
+};
+
+struct ars__channel {
+    _Atomic uint32_t state; /* futex */
+    uint32_t kind;
+    uint32_t size;
+    uint32_t reserved;
+    _Alignas(8) unsigned char body[ARS_WIRE_MAX_STEP];
+};
+
+/* ---- workers ----------------------------------------------------------------------------------------------------- */
+
+/* Orders go host -> worker: first and count, then order_number is increased (futex). The worker runs the traces one
+ * after another and, per trace, writes one record into its ring. A trace with surviving snapshots is over when the worker
+ * has reaped them all; only then does the worker go on. */
+struct ars__worker {
+    struct ars__channel channel;
+    _Alignas(64) _Atomic uint32_t order_number; /* futex; host */
+    uint32_t reserved;
+    uint64_t order_first; /* host */
+    uint64_t order_count; /* host */
+    _Alignas(64) _Atomic uint32_t order_taken; /* worker: the last order begun */
+    _Atomic uint32_t order_done;               /* worker: the last order finished; the host gives the next one then */
+    _Atomic uint64_t current_trace;            /* worker */
+    _Atomic uint64_t traces_begun;             /* worker: a heartbeat, counts up over its life */
+    /* A byte stream of records. Positions count up for ever; index = position % ARS__RING_BYTES. */
+    _Alignas(64) _Atomic uint64_t ring_written; /* worker */
+    _Alignas(64) _Atomic uint64_t ring_read;    /* host */
+    _Atomic uint32_t ring_space;                /* futex; the host increases it after reading if ring_full is set */
+    _Atomic uint32_t ring_full;                 /* worker sets it before it sleeps on ring_space; host clears it */
+    _Alignas(64) unsigned char ring[ARS__RING_BYTES];
+};
+
+/* A record in the ring: this, then ars_wire_trace, its samples, observes, results, loops, then one uint32_t per loop (the
+ * worker's snapshot slot, or ARS__NO_SLOT; padded to 8 bytes), then its values; and for a failed trace (whose
+ * counts are all 0) one ars_wire_failure. */
+#define ARS__NO_SLOT 0xffffffffu
+struct ars__record {
+    uint32_t size; /* bytes of the whole record, a multiple of 8 */
+    uint32_t reserved;
+};
+
+/* ---- snapshots --------------------------------------------------------------------------------------------------- */
+
+/* FREE -(worker, before fork)-> PARKED -(order: host GO)-> RUNNING -(snapshot)-> DONE | FAILED -(host, after it has
+ * copied the results)-> FREE. A snapshot told to QUIT (by its worker, when an outer try is rejected) exits, and the worker
+ * sets FREE after reaping it. If a snapshot dies without a word, its worker sets FAILED with the failure filled in.
+ * DONE and FAILED raise the snapshot's attention bit. */
+enum ars__snapshot_status {
+    ARS__SLOT_FREE = 0,
+    ARS__SLOT_PARKED = 1,
+    ARS__SLOT_RUNNING = 2,
+    ARS__SLOT_DONE = 3,
+    ARS__SLOT_FAILED = 4
+};
+enum ars__snapshot_order { ARS__WAIT = 0, ARS__GO = 1, ARS__QUIT = 2 };
+
+struct ars__snapshot {
+    struct ars__channel channel; /* of its current continuation */
+    _Alignas(64) _Atomic uint32_t order; /* futex */
+    _Atomic uint32_t status;             /* futex: a worker in want of a free slot sleeps on it */
+    uint32_t want_tries_q;               /* host, before GO */
+    uint32_t want_runs_p;                /* host, before GO */
+    /* Results: written by the snapshot and its continuations, which run one after another. */
+    uint64_t tries_q;
+    uint64_t accepted_q;
+    uint64_t runs_p;
+    uint64_t tries_p;
+    double s_pq_sum;
+    uint32_t forks;
+    uint32_t reserved;
+    struct ars_wire_failure failure;
+    /* The first draw inside the loop: question and answer, kept by the main run for all tries and continuations. */
+    uint32_t first_request_size;
+    uint32_t first_reply_size;
+    _Alignas(8) unsigned char first_request[ARS_WIRE_MAX_STEP];
+    _Alignas(8) unsigned char first_reply[ARS_WIRE_MAX_STEP];
+};
+
+/* ---- sites ------------------------------------------------------------------------------------------------------- */
+
+/* Written by the host alone; the processes read entries below n_sites. */
+struct ars__site_entry {
+    uint16_t kind;
+    uint16_t dist;
+    uint32_t name_size;
+    uint32_t name_at; /* in the names area */
+    _Atomic uint32_t always_prior; /* the low half of the number of the run in which the controller said so */
+};
+
+/* ---- the segment ------------------------------------------------------------------------------------------------- */
+
+/* Written by the host between runs, when no worker has an order. The observed names and values follow in the data area
+ * as they came in the RUN message: ars_wire_observed[n_observed], padded names, values. */
+struct ars__run {
+    uint64_t number; /* 0: none yet */
+    uint64_t seed;
+    uint64_t max_tries;
+    uint32_t flags;
+    uint32_t n_observed;
+    uint64_t data_size;
+};
+
+struct ars__shm {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t n_workers;
+    uint32_t snapshots_per_worker;
+    uint32_t reserved;
+    uint64_t size;
+    /* Any process -> host: increase, then wake if the host sleeps. */
+    _Alignas(64) _Atomic uint32_t doorbell; /* futex */
+    _Atomic uint32_t host_asleep;
+    /* One bit per channel: channel i < n_workers is worker i's; then the snapshots', worker by worker. A bit means: look
+     * at this channel (a question), at this worker's ring, orders and status, or at this snapshot's status. */
+    _Alignas(64) _Atomic uint64_t attention[ARS__MAX_CHANNELS / 64];
+    _Alignas(64) struct ars__run run;
+    _Alignas(64) _Atomic uint32_t n_sites;
+    _Alignas(64) struct ars__site_entry sites[ARS_WIRE_MAX_SITES];
+    char names[ARS__NAME_BYTES];
+    _Alignas(64) unsigned char data[ARS__DATA_BYTES];
+    /* then n_workers struct ars__worker, then n_workers * snapshots_per_worker struct ars__snapshot */
+};
+
+static inline struct ars__worker *ars__worker_at(struct ars__shm *shm, uint32_t w) {
+    return (struct ars__worker *)(void *)((char *)shm + sizeof *shm) + w;
+}
+
+static inline struct ars__snapshot *ars__snapshot_at(struct ars__shm *shm, uint32_t n_workers, uint32_t per_worker,
+                                                     uint32_t w, uint32_t slot) {
+    struct ars__snapshot *first = (struct ars__snapshot *)(void *)ars__worker_at(shm, n_workers);
+    return first + (size_t)w * per_worker + slot;
+}
+
+static inline uint32_t ars__snapshot_channel(uint32_t n_workers, uint32_t per_worker, uint32_t w, uint32_t slot) {
+    return n_workers + w * per_worker + slot;
+}
+
+static inline uint64_t ars__shm_size(uint32_t n_workers, uint32_t per_worker) {
+    return sizeof(struct ars__shm) + (uint64_t)n_workers * sizeof(struct ars__worker) +
+           (uint64_t)n_workers * per_worker * sizeof(struct ars__snapshot);
+}
+
+/* ---- host <-> zygote: a SOCK_SEQPACKET pair, one struct per packet --------------------------------------------------- */
+
+enum ars__zygote_op {
+    ARS__SPAWN = 1,      /* host: fork worker w */
+    ARS__KILL = 2,       /* host: kill worker w's family; answered by DIED */
+    ARS__STOP = 3,       /* host: kill every family, exit 0 */
+    ARS__STARTED = 4,    /* zygote: worker w is process pid */
+    ARS__DIED = 5,       /* zygote: worker w has ended with this wait status, and its whole family is gone */
+    ARS__FORK_FAILED = 6 /* zygote: SPAWN failed; status is an errno, or -1 for a process with threads */
+};
+
+struct ars__zygote_message {
+    uint32_t op;
+    uint32_t worker;
+    int32_t pid;
+    int32_t status;
+};
+
+/* ---- environment ------------------------------------------------------------------------------------------------- */
+/* ARS_ENDPOINT   ipc://... or tcp://...: makes the program a simulator under a controller
+ * ARS_TOKEN      32 hex digits, repeated in HELLO
+ * ARS_HOST       path of ars-host; default: where it was installed
+ * ARS_WORKERS    how many workers (default: 8 per core, at least 1, at most ARS__MAX_WORKERS)
+ * ARS_SNAPSHOTS  snapshots alive per worker (default 64)
+ * ARS_ALIVE_FD   a descriptor the launcher reads: libars writes "A" when it is loaded, and "E" and a text if the program
+ *                cannot become a simulator (threads, no ars-host, no memory); closed at the split
+ * ARS_CONTROLLER_PID  (read by ars-host) exit when this process is gone
+ *
+ * ars-host is started as: ars-host --shm FD --zygote FD --zygote-pid PID --workers W --snapshots S */
+
+#endif /* ARS_SHM_H */

@@ -1,0 +1,279 @@
+/* wire.h: the layouts that cross a process boundary: ZeroMQ frames (PROTOCOL.md) and the bodies of mailboxes.
+ *
+ * Little-endian, fixed width, naturally aligned, no hidden padding. Python reads the part between the cffi marks with
+ * cffi, so that part is plain C: enums, structs, no macros. Codes are never renumbered. */
+#ifndef ARS_WIRE_H
+#define ARS_WIRE_H
+
+#include <stdint.h>
+
+/* cffi: begin */
+enum ars_wire_limits {
+    ARS_WIRE_MAGIC = 0x31535241, /* "ARS1" in memory */
+    ARS_WIRE_VERSION = 1,        /* the version we speak */
+    ARS_WIRE_VERSION_MIN = 1,    /* the oldest we accept */
+    ARS_WIRE_MAX_MESSAGE = 268435456,
+    ARS_WIRE_MAX_NAME = 1024,       /* bytes of a site's address, without a terminating zero */
+    ARS_WIRE_MAX_SITES = 65536,
+    ARS_WIRE_MAX_CATEGORIES = 512,
+    ARS_WIRE_MAX_COMPONENTS = 64,
+    ARS_WIRE_MAX_TOLD = 128,
+    ARS_WIRE_MAX_STEP = 8192,       /* bytes of one step request or reply, header included */
+    ARS_WIRE_TEXT = 512             /* bytes of a failure's text, terminating zero included */
+};
+
+enum ars_message {
+    ARS_MSG_HELLO = 1,    /* host -> controller, first */
+    ARS_MSG_WELCOME = 2,  /* controller -> host */
+    ARS_MSG_RUN = 3,      /* controller -> host: a run begins */
+    ARS_MSG_SITES = 4,    /* host -> controller: names of new sites */
+    ARS_MSG_STEPS = 5,    /* host -> controller: requests for proposals, many at once */
+    ARS_MSG_REPLIES = 6,  /* controller -> host: the proposals */
+    ARS_MSG_TRACES = 7,   /* host -> controller: finished traces, in columns */
+    ARS_MSG_DONE = 8,     /* host -> controller: the run is over, with its counters */
+    ARS_MSG_CANCEL = 9,   /* controller -> host: stop the run; answered by DONE */
+    ARS_MSG_QUIT = 10,    /* controller -> host: end the family and exit */
+    ARS_MSG_ERROR = 11    /* either way: the sender gives up, with the reason as text */
+};
+
+/* Every message is one ZeroMQ frame that starts with this header, except TRACES, whose header frame is followed by its
+ * columns, one frame each. */
+struct ars_wire_header {
+    uint32_t magic;
+    uint16_t version;
+    uint16_t type;
+    uint32_t size;  /* bytes of this frame, header included */
+    uint32_t count; /* items that follow */
+    uint64_t run;   /* 0 outside a run */
+};
+
+struct ars_wire_hello {
+    struct ars_wire_header header;
+    uint16_t version_min;
+    uint16_t version_max;
+    uint32_t workers;
+    uint32_t host_pid;
+    uint32_t zygote_pid;
+    uint8_t token[32]; /* ARS_TOKEN, hex digits as given to the simulator: shows that this host is the one launched */
+};
+
+struct ars_wire_welcome {
+    struct ars_wire_header header;
+    uint16_t version; /* the one chosen */
+    uint16_t reserved0;
+    uint32_t reserved1;
+};
+
+enum ars_run_flags {
+    ARS_RUN_POSTERIOR = 1,      /* data is given; without it observations are simulated */
+    ARS_RUN_PROPOSE_PRIOR = 2,  /* never ask: the prior proposes everywhere */
+    ARS_RUN_LOOPS_PRIOR = 4,    /* inside loops the prior proposes */
+    ARS_RUN_ESTIMATE = 8,       /* snapshots and continuations */
+    ARS_RUN_RECORD_PRIORS = 16  /* send the parameters of every prior with the samples */
+};
+
+/* RUN: the header's count is the number of observed names; that many ars_wire_observed follow, then their names (one
+ * after another, each padded with zeros to a multiple of 8 bytes), then their values. */
+struct ars_wire_run {
+    struct ars_wire_header header;
+    uint64_t seed;
+    uint64_t first_trace;
+    uint64_t n_traces;
+    uint32_t flags;
+    uint32_t tries_q;     /* N */
+    uint32_t runs_p;      /* M */
+    uint32_t max_workers; /* use at most this many; 0: all */
+    uint64_t max_tries;   /* per loop entry and per continuation */
+    double trace_timeout; /* seconds of its own time; 0: none */
+};
+
+struct ars_wire_observed {
+    uint32_t name_size; /* unpadded */
+    uint32_t n_values;
+};
+
+enum ars_site_kind { ARS_SITE_SAMPLE = 1, ARS_SITE_OBSERVE = 2, ARS_SITE_RESULT = 3, ARS_SITE_LOOP = 4 };
+
+/* SITES: the header's count is the number of these; each is followed by its address, padded with zeros to a multiple
+ * of 8 bytes. Ids count up from 0 and are never reused while the host lives. */
+struct ars_wire_site {
+    uint32_t id;
+    uint16_t kind;
+    uint16_t dist; /* enum ars_dist_kind of a sample or observe site; else 0 */
+    uint32_t name_size;
+    uint32_t reserved;
+};
+
+enum ars_dist_kind {
+    ARS_DIST_UNIFORM = 1,          /* low, high */
+    ARS_DIST_NORMAL = 2,           /* mean, std */
+    ARS_DIST_BERNOULLI = 3,        /* p */
+    ARS_DIST_CATEGORICAL = 4,      /* k probabilities */
+    ARS_DIST_POISSON = 5,          /* rate */
+    ARS_DIST_BINOMIAL = 6,         /* n, p */
+    ARS_DIST_BETA = 7,             /* a, b */
+    ARS_DIST_GAMMA = 8,            /* shape, rate */
+    ARS_DIST_EXPONENTIAL = 9,      /* rate */
+    ARS_DIST_WEIBULL = 10,         /* scale, shape */
+    ARS_DIST_LOGNORMAL = 11,       /* mu, sigma */
+    ARS_DIST_TRUNCATED_NORMAL = 12, /* mean, std, low, high */
+    ARS_DIST_SCALED_BETA = 13,     /* a, b, low, high: a proposal for a Uniform */
+    ARS_DIST_MIXTURE = 14,         /* a proposal: components of any kind but Categorical and Mixture */
+    ARS_DIST_PRIOR = 15            /* a proposal: whatever the prior is */
+};
+
+/* A distribution on the wire: this header, then n doubles. Mixture: n = 6 * components, and a component is its weight,
+ * its kind (as a double), and four parameters, unused ones 0. */
+struct ars_wire_dist {
+    uint16_t kind;
+    uint16_t reserved;
+    uint32_t n;
+};
+
+struct ars_wire_told {
+    uint32_t site;
+    uint32_t instance;
+    double value;
+};
+
+/* STEPS: the header's count is the number of these. Each is followed by n_told ars_wire_told (the latents drawn since
+ * `state` was made, oldest first), then by the prior as an ars_wire_dist. A request with site ARS_NO_SITE only tells:
+ * it has no prior, and its reply has only a new state. */
+enum ars_no_site { ARS_NO_SITE = 0x7fffffff };
+struct ars_wire_step {
+    uint32_t size;   /* bytes of this item, a multiple of 8 */
+    uint32_t ticket; /* filled in by the host; the reply repeats it */
+    uint64_t trace;
+    uint64_t state; /* 0: the start of the trace */
+    uint32_t site;
+    uint32_t instance;
+    uint32_t n_told;
+    uint32_t reserved;
+};
+
+enum ars_reply_flags {
+    ARS_REPLY_ALWAYS_PRIOR = 1 /* with a PRIOR proposal: do not ask for this site again in this run */
+};
+
+/* REPLIES: the header's count is the number of these; each is followed by the proposal as an ars_wire_dist. */
+struct ars_wire_reply {
+    uint32_t size; /* bytes of this item, a multiple of 8 */
+    uint32_t ticket;
+    uint64_t state; /* the new state */
+    uint32_t flags;
+    uint32_t reserved;
+};
+
+/* TRACES: the header frame's count is the number of traces; then these frames, each an array, in this order:
+ * traces, samples, observes, results, loops, values (double), failures. The items of one trace are consecutive in
+ * every array and in the order of the traces; counts in ars_wire_trace say how many are whose. */
+struct ars_wire_trace {
+    uint64_t trace;
+    uint32_t failure; /* enum ars_failure_kind; 0: complete */
+    uint32_t snapshots; /* forked at loop entries, rejected ones included */
+    uint32_t n_samples;
+    uint32_t n_observes;
+    uint32_t n_results;
+    uint32_t n_loops;
+    uint32_t n_values; /* doubles in the values column */
+    uint32_t reserved;
+    double log_likelihood;     /* observations given, and factors */
+    double log_ratio_accepted; /* sum of log p - log q over the accepted latents */
+    double log_ratio_all;      /* over all latents drawn, rejected ones included */
+};
+
+struct ars_wire_sample {
+    uint32_t site;
+    uint32_t instance;
+    int32_t loop; /* index of the innermost enclosing loop among this trace's loops; -1: none */
+    uint16_t prior; /* enum ars_dist_kind */
+    uint16_t n_params; /* doubles in the values column, if ARS_RUN_RECORD_PRIORS; else 0 */
+    double value;
+    double log_p;
+    double log_q;
+};
+
+/* Observes and results: n doubles in the values column. The values of one trace come in this order: observes,
+ * results, prior parameters of samples. */
+struct ars_wire_values {
+    uint32_t site;
+    uint32_t n;
+    double log_p; /* observes: the log density of these values; results: 0 */
+};
+
+struct ars_wire_loop {
+    uint32_t site;
+    uint32_t instance;
+    int32_t parent; /* index of the enclosing loop among this trace's loops; -1: none */
+    uint32_t forks; /* continuations forked */
+    uint64_t tries; /* of the main run, the accepted one included */
+    double log_ratio_rejected; /* sum of log p - log q over everything drawn in rejected tries */
+    uint64_t tries_q;          /* N; 0: nothing was estimated */
+    uint64_t accepted_q;       /* K */
+    uint64_t runs_p;           /* M */
+    uint64_t tries_p;          /* sum of T_j */
+    double s_pq_sum;           /* sum over the rejected tries under q of (p/q)^2 */
+};
+
+enum ars_failure_kind {
+    ARS_OK = 0,
+    ARS_FAIL_CRASH = 1,          /* ended by a signal; detail: the signal */
+    ARS_FAIL_EXIT = 2,           /* exited in mid-trace; detail: the exit code */
+    ARS_FAIL_TIMEOUT = 3,
+    ARS_FAIL_TOO_MANY_TRIES = 4,
+    ARS_FAIL_NAN = 5,            /* a NaN or infinite value where there must be none */
+    ARS_FAIL_MISUSE = 6,         /* the interface was used wrongly */
+    ARS_FAIL_LOOP_LEFT = 7,      /* a loop was left without rs_end */
+    ARS_FAIL_RS_END = 8,         /* rs_end without rs_start */
+    ARS_FAIL_OBSERVE_IN_LOOP = 9,
+    ARS_FAIL_PARAMETER = 10,     /* a distribution's parameters are wrong */
+    ARS_FAIL_SITE_CHANGED = 11,  /* a site's distribution kind changed */
+    ARS_FAIL_OBSERVATION = 12,   /* observed data do not fit what the simulator observes */
+    ARS_FAIL_FORK = 13,          /* fork refused by the system */
+    ARS_FAIL_THREADS = 14,       /* more than one thread */
+    ARS_FAIL_MEMORY = 15,
+    ARS_FAIL_LIMIT = 16,         /* a limit of libars: snapshots alive, sizes, sites */
+    ARS_FAIL_PROTOCOL = 17,      /* a peer sent what it must not */
+    ARS_FAIL_OUTSIDE_TRACE = 18, /* sampling outside a trace */
+    ARS_FAIL_LOST = 19           /* the process vanished, or its host did */
+};
+
+struct ars_wire_failure {
+    uint64_t trace;
+    uint32_t kind;
+    int32_t detail;
+    char text[512]; /* what, where and what to do; zero-terminated */
+};
+
+struct ars_wire_done {
+    struct ars_wire_header header;
+    uint64_t traces;    /* complete and failed */
+    uint64_t snapshots;
+    uint64_t continuations; /* forked */
+    uint64_t tries_q;
+    uint64_t tries_p;
+    uint64_t requests; /* step requests relayed */
+    uint64_t messages_sent;
+    uint64_t messages_received;
+    uint64_t workers_started;
+    uint64_t cancelled; /* 1: ended by CANCEL */
+};
+/* cffi: end */
+
+#define ARS_WIRE_PAD(n) (((n) + 7u) & ~(uint32_t)7u)
+
+_Static_assert(sizeof(struct ars_wire_header) == 24, "header");
+_Static_assert(sizeof(struct ars_wire_hello) == 72, "hello");
+_Static_assert(sizeof(struct ars_wire_welcome) == 32, "welcome");
+_Static_assert(sizeof(struct ars_wire_run) == 80, "run");
+_Static_assert(sizeof(struct ars_wire_site) == 16, "site");
+_Static_assert(sizeof(struct ars_wire_step) == 40, "step");
+_Static_assert(sizeof(struct ars_wire_reply) == 24, "reply");
+_Static_assert(sizeof(struct ars_wire_trace) == 64, "trace");
+_Static_assert(sizeof(struct ars_wire_sample) == 40, "sample");
+_Static_assert(sizeof(struct ars_wire_values) == 16, "values");
+_Static_assert(sizeof(struct ars_wire_loop) == 72, "loop");
+_Static_assert(sizeof(struct ars_wire_failure) == 528, "failure");
+_Static_assert(sizeof(struct ars_wire_done) == 104, "done");
+
+#endif /* ARS_WIRE_H */
