@@ -98,6 +98,14 @@ enum ars__snapshot_status {
 };
 enum ars__snapshot_order { ARS__WAIT = 0, ARS__GO = 1, ARS__QUIT = 2 };
 
+/* The first draw inside a loop: question and answer, kept by the main run for all tries and continuations. */
+struct ars__first {
+    uint32_t request_size; /* 0: none yet */
+    uint32_t reply_size;
+    _Alignas(8) unsigned char request[ARS_WIRE_MAX_STEP];
+    _Alignas(8) unsigned char reply[ARS_WIRE_MAX_STEP];
+};
+
 struct ars__snapshot {
     struct ars__channel channel; /* of its current continuation */
     _Alignas(64) _Atomic uint32_t order; /* futex */
@@ -113,11 +121,7 @@ struct ars__snapshot {
     uint32_t forks;
     uint32_t reserved;
     struct ars_wire_failure failure;
-    /* The first draw inside the loop: question and answer, kept by the main run for all tries and continuations. */
-    uint32_t first_request_size;
-    uint32_t first_reply_size;
-    _Alignas(8) unsigned char first_request[ARS_WIRE_MAX_STEP];
-    _Alignas(8) unsigned char first_reply[ARS_WIRE_MAX_STEP];
+    struct ars__first first;
 };
 
 /* ---- sites ------------------------------------------------------------------------------------------------------- */

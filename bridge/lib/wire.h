@@ -193,7 +193,8 @@ struct ars_wire_sample {
     double log_q;
 };
 
-/* Observes and results: n doubles in the values column. The values of one trace come in this order: observes,
+/* Observes and results: n doubles in the values column (observes of a posterior run: 0, the values are the given ones).
+ * The values of one trace come in this order: observes,
  * results, prior parameters of samples. */
 struct ars_wire_values {
     uint32_t site;
