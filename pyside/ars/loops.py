@@ -1,0 +1,205 @@
+"""What a run says about its rejection loops: how often they accept, and whether naive weights can be trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from ars._native import SiteKind
+from ars.columns import Array, Columns, Floats, Site
+from ars.diagnostics import pareto_k
+from ars.errors import ArsWarning
+
+__all__ = ["LoopSummary", "Loops", "NaiveVarianceWarning", "summarise_loops"]
+
+
+class NaiveVarianceWarning(ArsWarning):
+    """Naive ("ic") weights were asked for although a loop makes their variance infinite (Theorem 1)."""
+
+
+class LoopSummary(NamedTuple):
+    """One loop, over all its entries in the traces of a run. What was not estimated is NaN.
+
+    ``p_accept`` and ``q_accept`` are accepted tries over all tries of the continuations. Where they depend on the
+    state at entry, these are averages over states (of 1/p(A), and of q(A)).
+
+    ``s_pq`` estimates Theorem 1's S_pq = E_q[(p/q)^2 rejected], the mean over all tries under q. If S_pq >= 1 for a
+    set of states of positive probability, naive weights have infinite variance. S_pq depends on the state, and one
+    entry's N tries are too few to judge its state by; so the verdict looks at the mean over all entries, at the mean
+    over the entries of each instance (the first entry of a trace, the second, ...), of which ``s_pq_largest`` is the
+    largest, and at means of values cut off at a bound, which can only be too small. A mean above 1 implies states
+    above 1.
+
+    ``naive_variance_infinite`` is True if one of them is at least 1 with certainty (two standard errors, more where
+    the largest of several is taken), False if the mean is below 1 with two, else None, with the reason in ``note``.
+    A False is about the average state, and about what the proposal has visited: a proposal that hardly ever visits
+    the rejected region makes S_pq large through draws that a run may never see, and its estimate too small.
+    """
+
+    address: str
+    entries: int
+    mean_tries: float
+    p_accept: float
+    q_accept: float
+    s_pq: float
+    s_pq_error: float
+    s_pq_largest: float
+    naive_variance_infinite: bool | None
+    note: str
+
+    @property
+    def name(self) -> str:
+        return self.address.rpartition("/")[2]
+
+    def warning(self) -> str:
+        return (
+            f'loop "{self.address}" has S_pq = {self.s_pq:.3g} (standard error {self.s_pq_error:.2g}): by Theorem 1 '
+            'the naive "ic" weights have infinite variance, and their evidence and errors mean nothing. Use "ars".'
+        )
+
+
+class _Verdict(NamedTuple):
+    s_pq: float
+    error: float
+    largest: float
+    infinite: bool | None
+    note: str
+
+
+_NOT_ESTIMATED = _Verdict(math.nan, math.nan, math.nan, None, "nothing was estimated")
+
+
+def _mean_and_error(x: Floats) -> tuple[float, float]:
+    return float(x.mean()), float(x.std(ddof=1)) / math.sqrt(len(x)) if len(x) > 1 else math.inf
+
+
+def _bounded_mean_exceeds_one(s: Floats) -> bool:
+    """Whether the mean of min(s, bound) is above 1 by three standard errors, for some bound.
+
+    It is a lower limit of the mean that a heavy tail cannot make noisy: with an infinite S_pq, the plain mean is never
+    many standard errors above anything."""
+    bound = 2.0
+    while True:
+        mean, error = _mean_and_error(np.minimum(s, bound))
+        if mean - 3.0 * error > 1.0:
+            return True
+        if bound >= s.max():
+            return False
+        bound *= 4.0
+
+
+def _judge(loops: Array) -> _Verdict:
+    loops = loops[loops["tries_q"] > 0]
+    if not len(loops):
+        return _NOT_ESTIMATED
+    tries = loops["tries_q"].astype(np.float64)
+    mean_tries = float(tries.mean())
+    # per entry, scaled so that the mean over entries is the mean over tries
+    s: Floats = loops["s_pq_sum"] / mean_tries
+    s_pq, error = float(loops["s_pq_sum"].sum() / tries.sum()), math.inf
+    if len(s) > 1:
+        error = float((s - s_pq * tries / mean_tries).std(ddof=1)) / math.sqrt(len(s))
+    if np.all(loops["accepted_q"] == loops["tries_q"]):
+        note = "no try under q was rejected: S_pq cannot be estimated"
+        return _Verdict(s_pq, math.nan, s_pq, None, note)
+    largest, clear = s_pq, s_pq - 2.0 * error >= 1.0
+    instances = np.unique(loops["instance"])
+    if len(instances) > 1:
+        # as unlikely to exceed by chance as one mean is to exceed by two standard errors
+        sigmas = NormalDist().inv_cdf(1.0 - NormalDist().cdf(-2.0) / len(instances))
+        for instance in instances:
+            mean, spread = _mean_and_error(s[loops["instance"] == instance])
+            largest = max(largest, mean)
+            clear = clear or mean - sigmas * spread >= 1.0
+    if clear or _bounded_mean_exceeds_one(s):
+        return _Verdict(s_pq, error, largest, True, "S_pq is 1 or more")
+    with np.errstate(divide="ignore"):
+        tail = pareto_k(np.log(s))
+    if tail >= tail.threshold:
+        note = f"heavy tail (k = {tail:.2f}): S_pq is likely to be larger than its estimate"
+        return _Verdict(s_pq, error, largest, None, note)
+    if s_pq + 2.0 * error >= 1.0:
+        return _Verdict(s_pq, error, largest, None, "S_pq is too close to 1 for its standard error")
+    return _Verdict(s_pq, error, largest, False, "")
+
+
+def _ratio(above: int, below: int) -> float:
+    return above / below if below else math.nan
+
+
+def _summarise(address: str, loops: Array) -> LoopSummary:
+    verdict = _judge(loops)
+    return LoopSummary(
+        address=address,
+        entries=len(loops),
+        mean_tries=float(loops["tries"].mean()),
+        p_accept=_ratio(int(loops["runs_p"].sum()), int(loops["tries_p"].sum())),
+        q_accept=_ratio(int(loops["accepted_q"].sum()), int(loops["tries_q"].sum())),
+        s_pq=verdict.s_pq,
+        s_pq_error=verdict.error,
+        s_pq_largest=verdict.largest,
+        naive_variance_infinite=verdict.infinite,
+        note=verdict.note,
+    )
+
+
+class Loops(Mapping[str, LoopSummary]):
+    """Loops by address, in the order in which the simulator first reached them; a name does where it is unique."""
+
+    def __init__(self, summaries: Sequence[LoopSummary]) -> None:
+        self._by_address = {summary.address: summary for summary in summaries}
+
+    def __getitem__(self, key: str) -> LoopSummary:
+        if key in self._by_address:
+            return self._by_address[key]
+        found = [summary for summary in self._by_address.values() if summary.name == key]
+        if len(found) == 1:
+            return found[0]
+        listed = ", ".join(f'"{address}"' for address in self._by_address) or "none"
+        problem = "is the name of several loops" if found else "is no loop that a trace entered"
+        raise KeyError(f'"{key}" {problem}; the addresses are: {listed}')
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_address)
+
+    def __len__(self) -> int:
+        return len(self._by_address)
+
+    def __repr__(self) -> str:
+        if not self._by_address:
+            return "no loops"
+        header = ("loop", "entries", "tries", "p(A)", "q(A)", "S_pq", "s.e.", "largest", "infinite naive variance")
+        verdicts = {True: "yes", False: "no", None: "undecided"}
+        rows = [
+            (
+                loop.address,
+                f"{loop.entries:,}",
+                f"{loop.mean_tries:.3g}",
+                *(f"{x:.4g}" for x in (loop.p_accept, loop.q_accept, loop.s_pq)),
+                *(f"{x:.2g}" for x in (loop.s_pq_error, loop.s_pq_largest)),
+                verdicts[loop.naive_variance_infinite] + (f" ({loop.note})" if loop.note else ""),
+            )
+            for loop in self._by_address.values()
+        ]
+        widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+        lines = []
+        for row in [header, *rows]:
+            middle = (cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True))
+            lines.append("  ".join([row[0].ljust(widths[0]), *middle, row[-1]]))
+        return "\n".join(lines)
+
+
+def summarise_loops(columns: Columns, sites: Sequence[Site]) -> Loops:
+    """Every loop that a trace entered and left."""
+    ids = columns.loops["site"]
+    found = []
+    for site in sites:
+        if site.kind == SiteKind.LOOP:
+            mine = columns.loops[ids == site.id]
+            if len(mine):
+                found.append(_summarise(site.address, mine))
+    return Loops(found)

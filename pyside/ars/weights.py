@@ -1,0 +1,171 @@
+"""The weightings of the paper, in log space, all from one record of one run.
+
+    ic         every p/q, of accepted and rejected draws (Definition 1). Unbiased; its variance may be infinite.
+    collapsed  accepted p/q, times q(A)/p(A) for every loop, where both are known (Definition 2).
+    ars        accepted p/q, times K T / N for every loop (Definition 3). Unbiased for every M and N.
+    biased     accepted p/q and no correction. Wrong on purpose; for comparison.
+    prior      accepted p/q of a run whose loops were proposed by the prior: nothing to correct.
+
+Every function returns one log weight per trace; a failed trace has weight 0 (log weight -inf).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ars._native import SiteKind
+from ars.columns import Columns, Floats, Integers, Site, values_of
+from ars.errors import ArsError
+
+__all__ = [
+    "METHODS",
+    "Acceptance",
+    "EntryValues",
+    "WeightError",
+    "log_weight_ars",
+    "log_weight_biased",
+    "log_weight_collapsed",
+    "log_weight_ic",
+    "log_weight_prior",
+]
+
+METHODS = ("ars", "ic", "biased", "prior", "collapsed")
+
+
+class WeightError(ArsError, ValueError):
+    """This run cannot give the weights that were asked for."""
+
+
+class EntryValues(Mapping[str, Floats]):
+    """What a function for p(A) or q(A) is given: name -> values, one per entry of its loop.
+
+    ``values["x"]`` is the x of the trace that entered the loop, ``values["x[1]"]`` its second instance. ``instance``
+    says for each entry the how-manieth of its trace it is, from 0.
+    """
+
+    def __init__(self, columns: Columns, sites: Sequence[Site], rows: Integers, instance: Integers) -> None:
+        self._columns = columns
+        self._sites = sites
+        self._rows = rows
+        self.instance = instance
+
+    def __getitem__(self, name: str) -> Floats:
+        return values_of(self._columns, self._sites, name)[self._rows]
+
+    def __iter__(self) -> Iterator[str]:
+        valued = (SiteKind.SAMPLE, SiteKind.RESULT)
+        return iter(dict.fromkeys(site.name for site in self._sites if site.kind in valued))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+# An acceptance probability: one number, one per entry of the loop, or a function of the values in the entry's trace.
+Acceptance: TypeAlias = float | npt.ArrayLike | Callable[[EntryValues], npt.ArrayLike]
+
+
+def _finished(columns: Columns, log_weights: Floats) -> Floats:
+    return np.where(columns.traces["failure"] == 0, log_weights, -np.inf)
+
+
+def _loop_rows(columns: Columns) -> Integers:
+    """The row of the trace of every loop entry."""
+    return np.repeat(np.arange(len(columns.traces), dtype=np.int64), columns.traces["n_loops"])
+
+
+def _sum_per_trace(columns: Columns, rows: Integers, terms: Floats) -> Floats:
+    return np.bincount(rows, weights=terms, minlength=len(columns.traces)).astype(np.float64, copy=False)
+
+
+def log_weight_ic(columns: Columns) -> Floats:
+    """Naive weighting: the ratios of all draws, rejected ones included."""
+    traces = columns.traces
+    return _finished(columns, traces["log_ratio_all"] + traces["log_likelihood"])
+
+
+def log_weight_biased(columns: Columns) -> Floats:
+    """The ratios of accepted draws and no correction: wrong wherever a loop's q(A)/p(A) is not 1."""
+    traces = columns.traces
+    return _finished(columns, traces["log_ratio_accepted"] + traces["log_likelihood"])
+
+
+def log_weight_prior(columns: Columns, in_loops: str) -> Floats:
+    """For a run whose loops were proposed by the prior: p(A) = q(A) there, so accepted ratios are all there is."""
+    if in_loops != "prior":
+        raise WeightError(
+            f'"prior" weights need a run with in_loops="prior"; this one had in_loops="{in_loops}". '
+            'Use "ars", or run again with in_loops="prior".'
+        )
+    return log_weight_biased(columns)
+
+
+def log_weight_ars(columns: Columns, sites: Sequence[Site] = ()) -> Floats:
+    """Accepted ratios, times K T / N for every loop, with T = tries_p / runs_p. K = 0 makes the weight 0."""
+    loops = columns.loops
+    missing = (loops["tries_q"] == 0) | (loops["runs_p"] == 0)
+    if missing.any():
+        ids = np.unique(loops["site"][missing])
+        names = {site.id: f'"{site.address}"' for site in sites}
+        raise WeightError(
+            f'"ars" weights need estimates of p(A) and q(A), which this run did not make for '
+            f"{', '.join(names.get(i, f'site {i}') for i in ids.tolist())}. "
+            'Run again with a budget; or use "prior", if the run had in_loops="prior".'
+        )
+    with np.errstate(divide="ignore"):
+        log_k = np.log(loops["accepted_q"].astype(np.float64))
+    log_t = np.log(loops["tries_p"] / loops["runs_p"])
+    correction = log_k + log_t - np.log(loops["tries_q"].astype(np.float64))
+    return log_weight_biased(columns) + _sum_per_trace(columns, _loop_rows(columns), correction)
+
+
+def log_weight_collapsed(
+    columns: Columns, sites: Sequence[Site], pA: Mapping[str, Acceptance], qA: Mapping[str, Acceptance]
+) -> Floats:
+    """Accepted ratios, times q(A)/p(A) for every loop. ``pA`` and ``qA`` go from a loop's name, or address, to them."""
+    ids = columns.loops["site"]
+    rows = _loop_rows(columns)
+    loop_sites = [site for site in sites if site.kind == SiteKind.LOOP]
+    correction = np.zeros(len(ids))
+    for site in loop_sites:
+        index = np.flatnonzero(ids == site.id)
+        if not len(index):
+            continue
+        entries = EntryValues(columns, sites, rows[index], columns.loops["instance"][index].astype(np.int64))
+        p = _acceptance(_given(pA, site, loop_sites, "p(A)"), site, entries, len(index), "p(A)")
+        q = _acceptance(_given(qA, site, loop_sites, "q(A)"), site, entries, len(index), "q(A)")
+        if np.any(p == 0.0):
+            raise WeightError(f'p(A) of loop "{site.address}" is 0 for an entry that was accepted')
+        with np.errstate(divide="ignore"):
+            correction[index] = np.log(q) - np.log(p)
+    return log_weight_biased(columns) + _sum_per_trace(columns, rows, correction)
+
+
+def _given(mapping: Mapping[str, Acceptance], site: Site, loops: Sequence[Site], what: str) -> Acceptance:
+    if site.address in mapping:
+        return mapping[site.address]
+    if site.name not in mapping:
+        raise WeightError(f'"collapsed" weights need {what} of loop "{site.address}": give it under "{site.name}"')
+    same = [f'"{other.address}"' for other in loops if other.name == site.name]
+    if len(same) > 1:
+        raise WeightError(f'several loops are named "{site.name}": give {what} by address: {", ".join(same)}')
+    return mapping[site.name]
+
+
+def _acceptance(given: Acceptance, site: Site, entries: EntryValues, n: int, what: str) -> Floats:
+    numbers = np.asarray(given(entries) if callable(given) else given, dtype=np.float64)
+    if numbers.shape not in ((), (n,)):
+        raise WeightError(
+            f'{what} of loop "{site.address}" must be one number or {n}, one per entry of the loop, '
+            f"not an array of shape {numbers.shape}"
+        )
+    numbers = np.broadcast_to(numbers, (n,))
+    wrong = ~((numbers >= 0.0) & (numbers <= 1.0 + 1e-12))
+    if wrong.any():
+        raise WeightError(
+            f'{what} of loop "{site.address}" must be a probability, not {float(numbers[np.argmax(wrong)])!r}'
+        )
+    return numbers
