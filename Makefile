@@ -1,0 +1,94 @@
+# Everything from a bare machine: `make demo` and `make test` install what is missing, build, and run.
+#
+#   make demo     run the demonstration; its output is in demo/
+#   make test     lint, C tests, C tests under sanitizers, Python and system tests
+#   make lint     ruff, mypy, clang-format       make format   apply what the linters can
+#   make build    CMake build in build/          make clean    remove everything that was made here
+#
+# Variables: PYTHON (python3), JOBS (all cores), PYTEST_ARGS (make test PYTEST_ARGS='-k nested').
+
+PYTHON ?= python3
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PYTEST_ARGS ?=
+BUILD := build
+BUILD_ASAN := build-asan
+VENV := .venv
+export PYTHON JOBS PYTEST_ARGS BUILD BUILD_ASAN VENV
+
+# Constraints given with -c do not reach the environments that pip makes to build packages in; this variable does.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+PIP_INSTALL := $(VENV)/bin/python -m pip install --quiet --no-input -c constraints.txt
+
+# What the installed package is made of. Directories are listed too: their time changes when a file is removed.
+WHEEL_SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
+    $(shell find bridge csim pyside cmake \( -name __pycache__ -o -name '*.so' \) -prune -o -print)
+
+SHELL := /bin/bash
+.SHELLFLAGS := -e -u -o pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: all demo test build build-asan install lint lint-only format clean setup-build setup-test
+
+all: build
+
+demo: install
+	$(VENV)/bin/ars demo --output demo
+
+test: setup-test install build build-asan
+	@tools/test.sh
+
+lint: setup-test install lint-only
+
+lint-only:
+	@tools/lint.sh
+
+format: setup-test $(VENV)/.requirements
+	@tools/lint.sh --fix
+
+setup-build:
+	@tools/setup.sh build
+
+setup-test:
+	@tools/setup.sh test
+
+# ---- C and C++ -------------------------------------------------------------------------------------------------
+
+define cmake_build
+	@if [ ! -e $(1)/CMakeCache.txt ]; then \
+	    cmake -S . -B $(1) $$(command -v ninja >/dev/null && echo -G Ninja) $(2) >$(1).log 2>&1 \
+	        || { cat $(1).log; rm -rf $(1) $(1).log; exit 1; }; rm -f $(1).log; fi
+	@cmake --build $(1) --parallel $(JOBS) -- $$(test -e $(1)/build.ninja && echo --quiet)
+endef
+
+build: setup-build
+	@echo "Building in $(BUILD)/"
+	$(call cmake_build,$(BUILD),-DARS_WERROR=ON)
+
+build-asan: setup-build
+	@echo "Building in $(BUILD_ASAN)/, with sanitizers"
+	$(call cmake_build,$(BUILD_ASAN),-DARS_WERROR=ON -DARS_SANITIZE=address$(comma)undefined)
+
+comma := ,
+
+# ---- Python ----------------------------------------------------------------------------------------------------
+
+install: setup-build $(VENV)/.installed
+
+$(VENV)/.requirements: pyproject.toml constraints.txt tools/requirements.py
+	@echo "Installing Python packages in $(VENV)/"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python tools/requirements.py dev >$(VENV)/requirements.txt
+	@$(PIP_INSTALL) -r $(VENV)/requirements.txt
+	@touch $@
+
+# Installed as a user would have it, not in place: what is tested is what is shipped.
+$(VENV)/.installed: $(VENV)/.requirements $(WHEEL_SOURCES)
+	@echo "Building and installing the package ars in $(VENV)/"
+	@$(PIP_INSTALL) --no-build-isolation --no-deps --force-reinstall .
+	@touch $@
+
+clean:
+	rm -rf $(BUILD) $(BUILD_ASAN) $(BUILD).log $(BUILD_ASAN).log $(VENV) demo dist .mypy_cache .ruff_cache .pytest_cache \
+	    .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
