@@ -1,0 +1,334 @@
+/* ars.hpp: the C interface of ars.h in C++11, and rejection loops without marks.
+ *
+ *     double x;
+ *     ars::reject([&] {
+ *         x = ars::sample("x", ars::uniform(-1, 1));
+ *         return x * x < 0.5;                                // accepted?
+ *     });
+ *     ars::observe("y", ars::normal(x, 0.1));
+ *
+ * Read the notes at the top of ars.h: they hold here too. */
+#ifndef ARS_HPP
+#define ARS_HPP
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <cxxabi.h>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <typeinfo>
+#include <vector>
+
+#include "ars.h"
+
+namespace ars {
+
+/* ---- distributions -------------------------------------------------------------------------------------------- */
+
+using dist = ars_dist;
+
+inline dist uniform(double low, double high) {
+    return ars_uniform(low, high);
+}
+inline dist normal(double mean, double std) {
+    return ars_normal(mean, std);
+}
+inline dist bernoulli(double p) {
+    return ars_bernoulli(p);
+}
+inline dist poisson(double rate) {
+    return ars_poisson(rate);
+}
+inline dist binomial(unsigned n, double p) {
+    return ars_binomial(n, p);
+}
+inline dist beta(double a, double b) {
+    return ars_beta(a, b);
+}
+inline dist gamma(double shape, double rate) {
+    return ars_gamma(shape, rate);
+}
+inline dist exponential(double rate) {
+    return ars_exponential(rate);
+}
+inline dist weibull(double scale, double shape) {
+    return ars_weibull(scale, shape);
+}
+inline dist lognormal(double mu, double sigma) {
+    return ars_lognormal(mu, sigma);
+}
+inline dist truncated_normal(double mean, double std, double low, double high) {
+    return ars_truncated_normal(mean, std, low, high);
+}
+
+/* A Categorical keeps a pointer to its probabilities. A list or a temporary vector lives until the end of the
+ * expression, so use it there: ars::sample("k", ars::categorical({0.2, 0.8})). */
+inline dist categorical(const double *p, std::size_t k) {
+    return ars_categorical(p, k);
+}
+inline dist categorical(const std::vector<double> &p) {
+    return ars_categorical(p.data(), p.size());
+}
+inline dist categorical(std::initializer_list<double> p) {
+    return ars_categorical(p.begin(), p.size());
+}
+
+/* ---- random choices, data, results ---------------------------------------------------------------------------- */
+
+inline double sample(const char *name, dist d) {
+    return ars_sample(name, d);
+}
+inline double draw(dist d) {
+    return ars_draw(d);
+}
+inline double observe(const char *name, dist d) {
+    return ars_observe(name, d);
+}
+inline void factor(const char *name, double log_likelihood) {
+    ars_factor(name, log_likelihood);
+}
+inline void result(const char *name, double value) {
+    ars_result(name, value);
+}
+inline void results(const char *name, const double *value, std::size_t n) {
+    ars_results(name, value, n);
+}
+inline void results(const char *name, const std::vector<double> &value) {
+    ars_results(name, value.data(), value.size());
+}
+inline void results(const char *name, std::initializer_list<double> value) {
+    ars_results(name, value.begin(), value.size());
+}
+
+inline void observe_normals(const char *name, const double *mean, const double *std, std::size_t n, double *value) {
+    ars_observe_normals(name, mean, std, n, value);
+}
+/* Returns what was observed. */
+inline std::vector<double> observe_normals(const char *name, const std::vector<double> &mean,
+                                           const std::vector<double> &std) {
+    if (mean.size() != std.size())
+        throw std::invalid_argument("ars::observe_normals(\"" + std::string(name) +
+                                    "\"): " + std::to_string(mean.size()) + " means but " + std::to_string(std.size()) +
+                                    " standard deviations; give one of each per value");
+    std::vector<double> value(mean.size());
+    ars_observe_normals(name, mean.data(), std.data(), mean.size(), value.data());
+    return value;
+}
+
+/* ---- running -------------------------------------------------------------------------------------------------- */
+
+inline bool next_trace() {
+    return ars_next_trace();
+}
+inline bool in_continuation() {
+    return ars_in_continuation();
+}
+inline bool standalone() {
+    return ars_standalone();
+}
+
+/* Calls model() once per trace and returns the program's exit code. An exception that leaves the model ends the
+ * process through std::terminate, for it cannot pass through the C code in between. */
+template <class Model> int main(int argc, char **argv, Model &&model) {
+    typedef typename std::remove_reference<Model>::type callable;
+    struct trampoline {
+        static void run(void *user) noexcept { (**static_cast<callable **>(user))(); }
+    };
+    callable *target = std::addressof(model);
+    return ars_main(argc, argv, &trampoline::run, &target);
+}
+
+/* ---- rejection loops ------------------------------------------------------------------------------------------ */
+
+namespace detail {
+
+/* The address of an unnamed ars::reject is file:function(parameters)#order, where the function is the outermost one
+ * around the call and the order is that of the source among all ars::reject in it, inside lambdas or not. The
+ * parentheses keep it apart from the loops that rs_start marks in the same function.
+ *
+ * The order must not depend on which loop a process reaches first, so every call is on a list before main runs. What
+ * tells calls apart at that time is the type of the body, since each lambda expression has its own. The type's name
+ * holds the enclosing function, the same for both compilers. Where the lambda stands in it comes
+ *  - from Clang, as line and column, in __PRETTY_FUNCTION__ (its type names count over the whole file);
+ *  - from GCC, as the numbers of the type's name: lambdas are numbered in the order of the source within a function,
+ *    and a lambda within a lambda has both numbers.
+ * Only the order that these give is used, never the numbers: lines added above and lambdas that are no loop body do
+ * not rename a loop.
+ *
+ * Two limits. GCC 14 and later number lambdas of different parameter lists apart, so loops that sit within several such
+ * lambdas of one function may be ordered otherwise than by Clang. A lambda that initialises a global variable carries
+ * that variable's name with GCC and none with Clang. A name, ars::reject("name", ...), is free of both. */
+struct reject_site {
+    const char *type;   /* mangled name of the body's type */
+    const char *pretty; /* a __PRETTY_FUNCTION__ that spells the body's type */
+    const char *unit;   /* the source file compiled: static functions of two files may share a name */
+    reject_site *next;
+    ars__site site;
+    unsigned line; /* of the call; 0 until it is first made */
+
+    reject_site(const char *type_name, const char *pretty_name, const char *unit_name);
+};
+
+inline reject_site *&reject_sites() {
+    static reject_site *first = nullptr;
+    return first;
+}
+
+inline reject_site::reject_site(const char *type_name, const char *pretty_name, const char *unit_name)
+    : type(type_name), pretty(pretty_name), unit(unit_name), next(reject_sites()), site(), line(0) {
+    reject_sites() = this;
+}
+
+struct reject_place {
+    std::string scope;           /* the outermost function */
+    std::vector<unsigned> order; /* position in it; compares like the source */
+};
+
+inline std::string reject_demangle(const char *mangled) {
+    int status = 0;
+    char *text = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+    std::string name = status == 0 && text ? text : mangled;
+    std::free(text);
+    return name;
+}
+
+/* All numbers that directly follow `mark` in `text`, in order. */
+inline std::vector<unsigned> reject_numbers(const std::string &text, char mark) {
+    std::vector<unsigned> numbers;
+    for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1))
+        numbers.push_back(static_cast<unsigned>(std::strtoul(text.c_str() + at + 1, nullptr, 10)));
+    return numbers;
+}
+
+inline reject_place reject_place_of(const reject_site &site) {
+    const std::string name = reject_demangle(site.type);
+    std::size_t end = name.size();
+    for (const char *mark : {"{lambda(", "'lambda", "$_"}) end = std::min(end, name.find(mark));
+    if (end >= 2 && name.compare(end - 2, 2, "::") == 0) end -= 2;
+    reject_place place = {name.substr(0, end), {}};
+    if (place.scope.find('(') == std::string::npos) place.scope += "()"; /* main has no mangled parameters */
+#ifdef __clang__
+    const std::string pretty = site.pretty; /* "... [F = (lambda at file:line:column)]" */
+    const std::size_t column = pretty.rfind(':'), line = pretty.rfind(':', column - 1);
+    place.order = {reject_numbers(pretty.substr(line), ':')};
+#else
+    place.order = reject_numbers(name, '#'); /* "model(void*)::{lambda()#2}" */
+#endif
+    return place;
+}
+
+/* Whether `a` stands before `b`. Calls that one macro expands to can share a place: their type names then decide. */
+inline bool reject_before(const reject_site &a, const reject_place &at_a, const reject_site &b,
+                          const reject_place &at_b) {
+    if (at_a.order != at_b.order) return at_a.order < at_b.order;
+    const std::size_t length_a = std::strlen(a.type), length_b = std::strlen(b.type);
+    return length_a != length_b ? length_a < length_b : std::strcmp(a.type, b.type) < 0;
+}
+
+inline bool reject_is_lambda(const reject_site &site) {
+#ifdef __clang__
+    return std::strstr(site.pretty, " = (lambda at ") != nullptr;
+#else
+    const std::string pretty = site.pretty, ending = "<lambda()>]";
+    return pretty.size() > ending.size() && pretty.compare(pretty.size() - ending.size(), ending.size(), ending) == 0;
+#endif
+}
+
+/* Names a site at its first call. The name lives as long as the program. */
+inline void reject_name(reject_site &site, const char *file, unsigned line) {
+    if (!reject_is_lambda(site))
+        throw std::logic_error(std::string("ars::reject at ") + file + ":" + std::to_string(line) +
+                               ": an unnamed loop needs a lambda written in the call; give the loop a name");
+    const reject_place place = reject_place_of(site);
+    unsigned order = 0;
+    for (const reject_site *other = reject_sites(); other; other = other->next) {
+        if (other == &site || std::strcmp(other->unit, site.unit) != 0) continue;
+        const reject_place at = reject_place_of(*other);
+        if (at.scope == place.scope && reject_before(*other, at, site, place)) ++order;
+    }
+    const char *slash = std::strrchr(file, '/');
+    const std::string *name =
+        new std::string(std::string(slash ? slash + 1 : file) + ":" + place.scope + "#" + std::to_string(order));
+    site.site.file = file;
+    site.site.scope = site.site.func = "reject";
+    site.site.name = name->c_str();
+    site.site.line = site.line = line;
+}
+
+inline ars__site *reject_here(reject_site &site, const char *file, unsigned line) {
+    if (site.line == 0) reject_name(site, file, line);
+    if (site.line != line)
+        throw std::logic_error(std::string("ars::reject: one unnamed body is used at lines ") +
+                               std::to_string(site.line) + " and " + std::to_string(line) + " of " + file +
+                               "; give each loop a name");
+    return &site.site;
+}
+
+/* One per body type, on the list before main even if the call is never reached. */
+template <class F> struct reject_of {
+    static const char *pretty() { return __PRETTY_FUNCTION__; }
+    static reject_site site;
+};
+#ifdef __GXX_RTTI
+template <class F> reject_site reject_of<F>::site(typeid(F).name(), reject_of<F>::pretty(), __BASE_FILE__);
+#endif
+
+struct reject_named {
+    std::string name;
+    ars__site site;
+    reject_named *next;
+};
+
+/* The record of a name: one for the whole program, so two bodies of one name are one loop. */
+inline ars__site *reject_by_name(const char *name) {
+    static reject_named *first = nullptr;
+    for (reject_named *known = first; known; known = known->next)
+        if (known->name == name) return &known->site;
+    first = new reject_named{name, {}, first};
+    first->site.file = __FILE__;
+    first->site.scope = first->site.func = "reject";
+    first->site.name = first->name.c_str();
+    return &first->site;
+}
+
+/* The loop itself. It is never inlined, so its frame stands for one activation of the loop (see ARS__RS_CALL). An
+ * exception that leaves the body passes through: libars sees the loop left at its next call and says so. */
+template <class F> __attribute__((noinline)) void reject_loop(ars__site *site, F &body) {
+    for (;;) {
+        (__extension__({
+            __label__ ars__pin;
+            ARS__RS_CALL(site)
+        }));
+        if (body()) {
+            ars_rs_end();
+            return;
+        }
+    }
+}
+
+} // namespace detail
+
+/* Repeats body() until it returns true. Every try must be independent of the tries before. The body is a lambda that
+ * is written in the call; the loop's address survives recompiling, with GCC and Clang alike. */
+template <class F> void reject(F &&body, const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+    static_assert(!std::is_lvalue_reference<F>::value,
+                  "ars::reject without a name needs a lambda written in the call; else ars::reject(\"name\", body)");
+#ifdef __GXX_RTTI
+    detail::reject_loop(detail::reject_here(detail::reject_of<F>::site, file, line), body);
+#else
+    static_assert(sizeof(F) == 0, "without RTTI a loop needs a name: ars::reject(\"name\", body)");
+#endif
+}
+
+/* The same for a loop with a name, which keeps its address wherever the code moves. Any callable will do. */
+template <class F> void reject(const char *name, F &&body) {
+    detail::reject_loop(detail::reject_by_name(name), body);
+}
+
+} // namespace ars
+
+#endif /* ARS_HPP */
