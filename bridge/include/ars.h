@@ -201,9 +201,11 @@ template <class Tag> typename site_of<Tag>::registrar site_of<Tag>::registered;
 /* The linker gathers the pointers to all records of one program or shared library into one section. */
 extern ars__site *const __start_ars_sites[] __attribute__((weak, visibility("hidden")));
 extern ars__site *const __stop_ars_sites[] __attribute__((weak, visibility("hidden")));
+#ifndef ARS__NO_REGISTER /* for files without loops that are also linked without libars: ars-host, the Python module */
 static void __attribute__((constructor, unused)) ars__register_module(void) {
     if (__start_ars_sites) ars__register_sites(__start_ars_sites, __stop_ars_sites);
 }
+#endif
 
 #define ARS__RS_START(loop_name)                                                                                       \
     (__extension__({                                                                                                   \
