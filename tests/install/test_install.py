@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ import ars
 ROOT = Path(__file__).resolve().parents[2]
 CONSUMER = Path(__file__).parent / "consumer"
 COMPILER = {"c": "cc", "cpp": "c++"}
-VARIANTS = [(how, language, kind) for how in ("cmake", "pkgconfig") for language in COMPILER for kind in ("shared", "static")]
+VARIANTS = list(itertools.product(("cmake", "pkgconfig"), COMPILER, ("shared", "static")))
 
 # The whole module shares one build and one install, and the first test pays for them.
 pytestmark = pytest.mark.timeout(300)
@@ -115,6 +116,13 @@ def test_package_versions_agree(prefix: Path) -> None:
     pc = next(iter(prefix.glob("**/ars.pc")))
     assert run("pkg-config", "--modversion", "ars", PKG_CONFIG_PATH=str(pc.parent)).strip() == version()
     assert ars.__version__ == version()
+
+
+def test_libars_knows_where_ars_host_was_installed(prefix: Path) -> None:
+    host = prefix / "libexec" / "ars" / "ars-host"
+    assert os.access(host, os.X_OK)
+    for library in (*prefix.glob("lib/**/libars.so"), *prefix.glob("lib/**/libars.a")):
+        assert bytes(host) in library.read_bytes(), library
 
 
 def test_libars_needs_libc_and_libm_only(prefix: Path) -> None:
