@@ -34,7 +34,8 @@
 #define ARS_VERSION_PATCH 0
 
 #if defined(__GNUC__)
-#define ARS_API __attribute__((visibility("default")))
+/* noinline: loop marks read the caller's stack pointer, so a call must be a call, also under link-time optimisation. */
+#define ARS_API __attribute__((visibility("default"), noinline))
 #else
 #error "libars needs GCC or Clang: loop marks use their frame-address and statement-expression extensions"
 #endif
@@ -133,7 +134,7 @@ typedef struct ars__site {
     const char *func;
     const char *name;
     unsigned line;
-    unsigned order;
+    unsigned order; /* counted from 1 once known */
     struct ars__site *next;
 } ars__site;
 

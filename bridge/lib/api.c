@@ -1,0 +1,240 @@
+/* api.c: the calls of ars.h. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "process.h"
+
+struct ars__process ars__me;
+
+/* ---- traces ------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t number_from(const char *variable, uint64_t otherwise) {
+    const char *text = getenv(variable);
+    if (!text || !*text) return otherwise;
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno || *end || *text == '-') {
+        fprintf(stderr, "libars: %s is \"%s\", must be a whole number of at least 0\n", variable, text);
+        exit(2);
+    }
+    return value;
+}
+
+static void decide(void) {
+    if (ars__controlled()) {
+        ars__split();
+        return;
+    }
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) random = (uint64_t)(uintptr_t)&random;
+    ars__me.seed = number_from("ARS_SEED", random);
+    ars__me.traces_left = number_from("ARS_TRACES", 1);
+    ars__me.trace_number = UINT64_MAX;
+    ars__me.role = ARS__ALONE;
+}
+
+static bool next_alone(void) {
+    if (!(ars__me.in_trace = ars__me.traces_left > 0)) return false;
+    ars__me.traces_left--;
+    ars__me.trace_number++;
+    ars__rng_init(&ars__me.rng, ars__me.seed, ars__me.trace_number, 0);
+    return true;
+}
+
+bool ars_next_trace(void) {
+    int kept = errno;
+    if (ars__me.role == ARS__UNDECIDED) decide();
+    if (ars__continuing()) ars__loops_reset();
+    bool more = ars__me.role == ARS__ALONE ? next_alone() : ars__worker_next();
+    errno = kept;
+    return more;
+}
+
+int ars_main(int argc, char **argv, void (*model)(void *), void *user) {
+    (void)argc;
+    (void)argv;
+    while (ars_next_trace()) model(user);
+    return 0;
+}
+
+bool ars_in_continuation(void) {
+    return ars__continuing();
+}
+
+bool ars_standalone(void) {
+    return ars__me.role == ARS__ALONE || (ars__me.role == ARS__UNDECIDED && !ars__controlled());
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------------- */
+
+/* The stack pointer of our caller, which tells whether the innermost loop's function is still there. On x86-64 a
+ * distribution is passed on the stack, between the caller's frame and ours. Elsewhere we take our own frame's address,
+ * which sees less but is never wrong. */
+#if defined(__x86_64__)
+#define CALLER(bytes_on_stack) ((const char *)__builtin_frame_address(0) + 16 + (bytes_on_stack))
+#else
+#define CALLER(bytes_on_stack) ((const char *)__builtin_frame_address(0) - 1 + 0 * (bytes_on_stack))
+#endif
+
+static void check_call(const char *caller, const char *what, const char *name) {
+    if (!ars__me.in_trace)
+        ars__fail(ARS_FAIL_OUTSIDE_TRACE, 0,
+                  "%s(\"%.80s\") was called outside a trace: call it from the model that ars_main runs, or after "
+                  "ars_next_trace has returned true",
+                  what, name ? name : "");
+    if (!name || !*name) ars__fail(ARS_FAIL_MISUSE, 0, "%s needs a name that is not empty", what);
+    if (ars__me.loops.depth) ars__loops_check(caller, what, name);
+}
+
+static void check_dist(const ars_dist *d, const char *what, const char *name) {
+    char why[256];
+    if (ars__dist_check(d, why, sizeof why) != 0)
+        ars__fail(ARS_FAIL_PARAMETER, 0, "%s(\"%.80s\"): %s", what, name, why);
+}
+
+static void check_no_loop(const char *what, const char *name) {
+    struct ars__loop *top = ars__top(&ars__me.loops);
+    if (!top) return;
+    char loop[200];
+    ars__loop_name(top->site, loop, sizeof loop);
+    ars__fail(ARS_FAIL_OBSERVE_IN_LOOP, 0,
+              "%s(\"%.80s\") was called inside the loop %s. Observe after the loop; if the loop was over, it was left "
+              "without "
+              "rs_end",
+              what, name, loop);
+}
+
+/* ---- random choices ------------------------------------------------------------------------------------------------------ */
+
+static double sample_latent(const char *name, const ars_dist *prior) {
+    _Alignas(8) unsigned char storage[ARS_WIRE_MAX_STEP];
+    struct ars__trace *t = &ars__me.trace;
+    uint32_t site = ars__site_id(name, ARS_SITE_SAMPLE, prior->kind);
+    uint32_t instance = ars__instance_take(site);
+    ars_dist proposal;
+    ars__propose(site, instance, prior, &proposal, storage);
+    double value = ars__dist_sample(&proposal, &ars__me.rng);
+    double log_p = ars__dist_log_density(prior, value);
+    bool is_prior = proposal.kind == prior->kind && memcmp(&proposal, prior, sizeof proposal) == 0;
+    double log_q = is_prior ? log_p : ars__dist_log_density(&proposal, value);
+    if (!isfinite(value) || !isfinite(log_q) || isnan(log_p))
+        ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.80s\"): the draw is %g with log p = %g and log q = %g", name, value,
+                  log_p, log_q);
+    const struct ars__loop *top = ars__top(&ars__me.loops);
+    struct ars_wire_sample record = {.site = site,
+                                     .instance = instance,
+                                     .loop = top ? top->record : -1,
+                                     .prior = (uint16_t)prior->kind,
+                                     .value = value,
+                                     .log_p = log_p,
+                                     .log_q = log_q};
+    if (ars__me.flags & ARS_RUN_RECORD_PRIORS) {
+        unsigned char encoded[8 + 8 * ARS_WIRE_MAX_CATEGORIES];
+        size_t size = ars__dist_encode(prior, encoded, sizeof encoded) - sizeof(struct ars_wire_dist);
+        ars__buffer_add(&t->params, encoded + sizeof(struct ars_wire_dist), size);
+        record.n_params = (uint16_t)(size / 8);
+    }
+    ars__buffer_add(&t->samples, &record, sizeof record);
+    t->log_ratio_all += log_p - log_q;
+    return value;
+}
+
+double ars_sample(const char *name, ars_dist d) {
+    check_call(CALLER(sizeof d), "ars_sample", name);
+    check_dist(&d, "ars_sample", name);
+    if (ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P) return ars__dist_sample(&d, &ars__me.rng);
+    int kept = errno;
+    double value = sample_latent(name, &d);
+    errno = kept;
+    return value;
+}
+
+double ars_draw(ars_dist d) {
+    check_call(CALLER(sizeof d), "ars_draw", "nuisance");
+    check_dist(&d, "ars_draw", "nuisance");
+    return ars__dist_sample(&d, &ars__me.rng);
+}
+
+/* ---- data ------------------------------------------------------------------------------------------------------------------ */
+
+static void record_observed(const char *name, unsigned kind, const double *values, size_t n, double log_p, bool given) {
+    struct ars__trace *t = &ars__me.trace;
+    if (isnan(log_p) || (given && log_p == INFINITY))
+        ars__fail(ARS_FAIL_NAN, 0, "the log likelihood of \"%.80s\" is %g", name, log_p);
+    struct ars_wire_values record = {ars__site_id(name, ARS_SITE_OBSERVE, kind), given ? 0 : (uint32_t)n, log_p};
+    ars__buffer_add(&t->observes, &record, sizeof record);
+    if (given)
+        t->log_likelihood += log_p;
+    else
+        ars__buffer_add(&t->observed, values, n * sizeof *values);
+}
+
+double ars_observe(const char *name, ars_dist d) {
+    check_call(CALLER(sizeof d), "ars_observe", name);
+    check_dist(&d, "ars_observe", name);
+    if (ars__me.role == ARS__ALONE) return ars__dist_sample(&d, &ars__me.rng);
+    check_no_loop("ars_observe", name);
+    int kept = errno;
+    const double *data = ars__data_take(name, 1);
+    double value = data ? *data : ars__dist_sample(&d, &ars__me.rng);
+    record_observed(name, d.kind, &value, 1, ars__dist_log_density(&d, value), data != NULL);
+    errno = kept;
+    return value;
+}
+
+void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value) {
+    check_call(CALLER(0), "ars_observe_normals", name);
+    bool alone = ars__me.role == ARS__ALONE;
+    if (!alone) check_no_loop("ars_observe_normals", name);
+    int kept = errno;
+    const double *data = alone ? NULL : ars__data_take(name, n);
+    double *drawn = value;
+    if (!data && !drawn && !(drawn = malloc((n ? n : 1) * sizeof *drawn)))
+        ars__fail(ARS_FAIL_MEMORY, 0, "no memory for %zu observations of \"%.80s\"", n, name);
+    double log_p = 0;
+    for (size_t i = 0; i < n; i++) {
+        ars_dist d = ars_normal(mean[i], std[i]);
+        check_dist(&d, "ars_observe_normals", name);
+        double x = data ? data[i] : ars__dist_sample(&d, &ars__me.rng);
+        if (drawn) drawn[i] = x;
+        log_p += ars__dist_log_density(&d, x);
+    }
+    if (!alone) record_observed(name, ARS_DIST_NORMAL, drawn, n, log_p, data != NULL);
+    if (drawn != value) free(drawn);
+    errno = kept;
+}
+
+void ars_factor(const char *name, double log_likelihood) {
+    check_call(CALLER(0), "ars_factor", name);
+    if (isnan(log_likelihood) || log_likelihood == INFINITY)
+        ars__fail(ARS_FAIL_NAN, 0, "ars_factor(\"%.80s\"): the log likelihood is %g", name, log_likelihood);
+    if (ars__me.role == ARS__ALONE) return;
+    check_no_loop("ars_factor", name);
+    ars__me.trace.log_likelihood += log_likelihood;
+}
+
+/* ---- results ---------------------------------------------------------------------------------------------------------------- */
+
+static void add_results(const char *name, const double *value, size_t n) {
+    if (ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P) return;
+    int kept = errno;
+    struct ars_wire_values record = {ars__site_id(name, ARS_SITE_RESULT, 0), (uint32_t)n, 0};
+    ars__buffer_add(&ars__me.trace.results, &record, sizeof record);
+    ars__buffer_add(&ars__me.trace.resulted, value, n * sizeof *value);
+    errno = kept;
+}
+
+void ars_result(const char *name, double value) {
+    check_call(CALLER(0), "ars_result", name);
+    add_results(name, &value, 1);
+}
+
+void ars_results(const char *name, const double *value, size_t n) {
+    check_call(CALLER(0), "ars_results", name);
+    add_results(name, value, n);
+}

@@ -1,0 +1,96 @@
+/* data.c: the observed values of a posterior run, handed out in order. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "process.h"
+
+struct given {
+    const char *name;
+    size_t name_size;
+    const double *values;
+    size_t n, taken;
+};
+
+static struct given *given;
+static size_t n_given, latest;
+
+/* The host has checked the sizes against data_size when the run began. */
+void ars__data_begin_run(void) {
+    const struct ars__run *run = &ars__me.shm->run;
+    n_given = (run->flags & ARS_RUN_POSTERIOR) ? run->n_observed : 0;
+    free(given);
+    given = calloc(n_given + 1, sizeof *given);
+    if (!given) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the table of %zu observed names", n_given);
+    const struct ars_wire_observed *table = (const void *)ars__me.shm->data;
+    const unsigned char *at = (const unsigned char *)(table + n_given);
+    for (size_t i = 0; i < n_given; i++) {
+        given[i].name = (const char *)at;
+        given[i].name_size = table[i].name_size;
+        given[i].n = table[i].n_values;
+        at += ARS_WIRE_PAD(table[i].name_size);
+    }
+    for (size_t i = 0; i < n_given; i++) {
+        given[i].values = (const double *)(const void *)at;
+        at += 8 * given[i].n;
+    }
+    latest = 0;
+}
+
+void ars__data_begin_trace(void) {
+    for (size_t i = 0; i < n_given; i++) given[i].taken = 0;
+}
+
+/* Names come in the order of the last trace, so the search starts where the last one ended. */
+static struct given *find(const char *name) {
+    size_t size = strlen(name);
+    for (size_t k = 0; k < n_given; k++) {
+        struct given *g = &given[(latest + k) % n_given];
+        if (g->name_size == size && memcmp(g->name, name, size) == 0) {
+            latest = (size_t)(g - given);
+            return g;
+        }
+    }
+    return NULL;
+}
+
+static const char *list_names(char *text, size_t size) {
+    size_t used = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < n_given && used + 8 < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s\"%.*s\"", i ? ", " : "", (int)given[i].name_size,
+                                 given[i].name);
+    return n_given ? text : "none";
+}
+
+const double *ars__data_take(const char *name, size_t n) {
+    if (!(ars__me.flags & ARS_RUN_POSTERIOR)) return NULL;
+    char names[200];
+    struct given *g = find(name);
+    if (!g)
+        ars__fail(ARS_FAIL_OBSERVATION, 0,
+                  "the simulator observes \"%.80s\", for which no data were given; given: %s. Add it to observe=", name,
+                  list_names(names, sizeof names));
+    if (g->n - g->taken < n)
+        ars__fail(
+            ARS_FAIL_OBSERVATION, 0,
+            "the data given for \"%.80s\" are too short: %zu values were given, the simulator observes at least %zu",
+            name, g->n, g->taken + n);
+    g->taken += n;
+    return g->values + g->taken - n;
+}
+
+void ars__data_end_trace(void) {
+    for (size_t i = 0; i < n_given; i++) {
+        const struct given *g = &given[i];
+        int size = (int)(g->name_size < 80 ? g->name_size : 80);
+        if (!g->taken && g->n)
+            ars__fail(ARS_FAIL_OBSERVATION, 0,
+                      "data were given for \"%.*s\", which the simulator did not observe in trace %llu; check the name",
+                      size, g->name, (unsigned long long)ars__me.trace_number);
+        if (g->taken != g->n)
+            ars__fail(ARS_FAIL_OBSERVATION, 0,
+                      "the data given for \"%.*s\" are too long: %zu values were given, the simulator observed %zu",
+                      size, g->name, g->n, g->taken);
+    }
+}

@@ -1,0 +1,314 @@
+/* family.c: how one process becomes a family: the split, the zygote that forks workers, and the worker's day. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "futex.h"
+#include "process.h"
+
+#ifndef ARS_HOST_PATH
+#define ARS_HOST_PATH "/usr/local/libexec/ars/ars-host"
+#endif
+
+/* ---- a sign of life for the launcher --------------------------------------------------------------------------------- */
+
+static int alive_fd = -1;
+
+bool ars__controlled(void) {
+    const char *endpoint = getenv("ARS_ENDPOINT");
+    return endpoint && *endpoint;
+}
+
+/* Runs before main: the launcher learns at once that this program is linked against libars, however long its
+ * initialisation takes. */
+__attribute__((constructor)) static void say_alive(void) {
+    const char *text = getenv("ARS_ALIVE_FD");
+    if (!text || !ars__controlled()) return;
+    alive_fd = atoi(text);
+    fcntl(alive_fd, F_SETFD, FD_CLOEXEC);
+    ssize_t n = write(alive_fd, "A", 1);
+    (void)n;
+}
+
+void ars__alive_error(const char *text) {
+    if (alive_fd < 0) return;
+    char line[ARS_WIRE_TEXT + 2];
+    int n = snprintf(line, sizeof line, "E%s", text);
+    ssize_t written = write(alive_fd, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+    (void)written;
+}
+
+_Noreturn static void cannot_start(const char *what, int error) {
+    char text[ARS_WIRE_TEXT];
+    snprintf(text, sizeof text, "%s%s%s", what, error ? ": " : "", error ? strerror(error) : "");
+    ars__alive_error(text);
+    fprintf(stderr, "libars: %s\n", text);
+    _exit(ARS__EXIT_FAILED);
+}
+
+/* ---- workers ----------------------------------------------------------------------------------------------------------- */
+
+static void become_worker(uint32_t w) {
+    setpgid(0, 0); /* its family can be ended as one */
+    ars__me.worker = w;
+    ars__me.mine = ars__worker_at(ars__me.shm, w);
+    ars__me.channel = &ars__me.mine->channel;
+    ars__me.channel_number = w;
+    ars__me.order_number = atomic_load(&ars__me.mine->order_taken);
+}
+
+/* Takes the next order, and the run's settings with it. */
+static void await_order(void) {
+    struct ars__worker *w = ars__me.mine;
+    if (atomic_load(&w->order_done) != ars__me.order_number) {
+        atomic_store(&w->order_done, ars__me.order_number);
+        ars__raise_attention(ars__me.worker);
+    }
+    uint32_t number;
+    while ((number = atomic_load(&w->order_number)) == ars__me.order_number)
+        ars__futex_wait(&w->order_number, number, 1000000000);
+    const struct ars__run *run = &ars__me.shm->run;
+    ars__me.order_number = number;
+    ars__me.trace_number = w->order_first;
+    ars__me.traces_left = w->order_count;
+    atomic_store(&w->order_taken, number);
+    ars__me.flags = run->flags;
+    ars__me.max_tries = run->max_tries ? run->max_tries : UINT64_MAX;
+    ars__me.seed = run->seed;
+    if (run->number != ars__me.run_number) {
+        ars__me.run_number = run->number;
+        ars__data_begin_run();
+    }
+}
+
+bool ars__worker_next(void) {
+    struct ars__worker *w = ars__me.mine;
+    if (ars__me.in_trace) {
+        ars__loops_reset();
+        ars__data_end_trace();
+        ars__trace_send(&ars__me.trace);
+        ars__snapshots_await();
+        ars__me.trace_number++;
+        ars__me.traces_left--;
+    }
+    ars__me.in_trace = false;
+    while (!ars__me.traces_left) await_order();
+    atomic_store(&w->current_trace, ars__me.trace_number);
+    atomic_fetch_add(&w->traces_begun, 1);
+    ars__trace_reset(&ars__me.trace);
+    ars__instances_reset();
+    ars__data_begin_trace();
+    ars__me.state = 0;
+    ars__me.told = 0;
+    ars__rng_init(&ars__me.rng, ars__me.seed, ars__me.trace_number, 0);
+    return ars__me.in_trace = true;
+}
+
+/* ---- the zygote ---------------------------------------------------------------------------------------------------------- */
+
+struct zygote {
+    int host;                    /* socket */
+    pid_t pid[ARS__MAX_WORKERS]; /* 0: none */
+    struct pollfd poll[ARS__MAX_WORKERS + 1];
+    uint32_t whose[ARS__MAX_WORKERS + 1];
+    int pidfd[ARS__MAX_WORKERS];
+};
+
+static void tell_host(const struct zygote *z, enum ars__zygote_op op, uint32_t w, pid_t pid, int status) {
+    struct ars__zygote_message m = {op, w, pid, status};
+    while (send(z->host, &m, sizeof m, MSG_NOSIGNAL) < 0 && errno == EINTR) {
+    }
+}
+
+/* Ends what is left of a worker's family. Orphans come to us (we are their subreaper), and waitpid by process group says
+ * when the last is gone: only then may its slots be used again. */
+static int end_family(struct zygote *z, uint32_t w) {
+    pid_t pid = z->pid[w];
+    int status = 0;
+    kill(pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    kill(-pid, SIGKILL);
+    while (waitpid(-pid, NULL, 0) > 0 || errno == EINTR) {
+    }
+    close(z->pidfd[w]);
+    z->pid[w] = 0;
+    return status;
+}
+
+/* True in the new worker. */
+static bool spawn(struct zygote *z, uint32_t w) {
+    pid_t pid = ars__fork(ARS__WORKER);
+    if (pid == 0) {
+        close(z->host);
+        for (uint32_t i = 0; i < ars__me.n_workers; i++)
+            if (z->pid[i]) close(z->pidfd[i]);
+        become_worker(w);
+        return true;
+    }
+    int pidfd = pid < 0 ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd < 0) {
+        int why = errno;
+        if (pid > 0) {
+            kill(pid, SIGKILL);
+            waitpid(pid, NULL, 0);
+        }
+        tell_host(z, ARS__FORK_FAILED, w, 0, why);
+        return false;
+    }
+    setpgid(pid, pid);
+    fcntl(pidfd, F_SETFD, FD_CLOEXEC);
+    z->pid[w] = pid;
+    z->pidfd[w] = pidfd;
+    tell_host(z, ARS__STARTED, w, pid, 0);
+    return false;
+}
+
+_Noreturn static void stop(struct zygote *z) {
+    for (uint32_t w = 0; w < ars__me.n_workers; w++)
+        if (z->pid[w]) end_family(z, w);
+    _exit(0);
+}
+
+/* Returns in a worker. */
+static bool obey(struct zygote *z) {
+    struct ars__zygote_message m;
+    ssize_t n = recv(z->host, &m, sizeof m, 0);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return false;
+    if (n != sizeof m || m.op == ARS__STOP) stop(z);
+    if (m.worker >= ars__me.n_workers) return false;
+    if (m.op == ARS__SPAWN && !z->pid[m.worker]) return spawn(z, m.worker);
+    if (m.op == ARS__KILL && z->pid[m.worker]) {
+        int status = end_family(z, m.worker);
+        tell_host(z, ARS__DIED, m.worker, 0, status);
+    }
+    return false;
+}
+
+static int watch(struct zygote *z) {
+    int n = 1;
+    z->poll[0] = (struct pollfd){z->host, POLLIN, 0};
+    for (uint32_t w = 0; w < ars__me.n_workers; w++) {
+        if (!z->pid[w]) continue;
+        z->whose[n] = w;
+        z->poll[n++] = (struct pollfd){z->pidfd[w], POLLIN, 0};
+    }
+    return n;
+}
+
+/* Parks here for good, and returns once in every worker. It blocks every signal that can be blocked, so that the
+ * simulator's own handlers and timers do not run in it; workers get the mask back. */
+static void live_as_zygote(int host) {
+    struct zygote *z = calloc(1, sizeof *z);
+    if (!z) _exit(ARS__EXIT_FAILED);
+    z->host = host;
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    sigset_t all, kept;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &kept);
+    for (;;) {
+        int n = watch(z);
+        if (poll(z->poll, (nfds_t)n, -1) < 0) continue;
+        for (int i = 1; i < n; i++) {
+            if (!z->poll[i].revents) continue;
+            uint32_t w = z->whose[i];
+            pid_t pid = z->pid[w];
+            int status = end_family(z, w);
+            tell_host(z, ARS__DIED, w, pid, status);
+        }
+        if (z->poll[0].revents && obey(z)) break;
+    }
+    free(z);
+    sigprocmask(SIG_SETMASK, &kept, NULL);
+}
+
+/* ---- the split ------------------------------------------------------------------------------------------------------------ */
+
+static uint32_t setting(const char *name, uint32_t standard, uint32_t most) {
+    const char *text = getenv(name);
+    if (!text || !*text) return standard;
+    char *end;
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    if (errno || *end || value < 1 || value > most) {
+        char why[200];
+        snprintf(why, sizeof why, "%s is \"%.40s\", must be a whole number from 1 to %u", name, text, most);
+        cannot_start(why, 0);
+    }
+    return (uint32_t)value;
+}
+
+static struct ars__shm *make_segment(int fd) {
+    uint64_t size = ars__shm_size(ars__me.n_workers, ars__me.per_worker);
+    if (ftruncate(fd, (off_t)size) < 0) cannot_start("no shared memory", errno);
+    struct ars__shm *shm = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (shm == MAP_FAILED) cannot_start("no shared memory", errno);
+    shm->magic = ARS__SHM_MAGIC;
+    shm->version = ARS__SHM_VERSION;
+    shm->n_workers = ars__me.n_workers;
+    shm->snapshots_per_worker = ars__me.per_worker;
+    shm->size = size;
+    return shm;
+}
+
+_Noreturn static void become_host(int shm, int zygote, pid_t pid) {
+    char arguments[5][16];
+    snprintf(arguments[0], 16, "%d", shm);
+    snprintf(arguments[1], 16, "%d", zygote);
+    snprintf(arguments[2], 16, "%d", (int)pid);
+    snprintf(arguments[3], 16, "%u", ars__me.n_workers);
+    snprintf(arguments[4], 16, "%u", ars__me.per_worker);
+    fcntl(shm, F_SETFD, 0);
+    fcntl(zygote, F_SETFD, 0);
+    const char *path = getenv("ARS_HOST");
+    if (!path || !*path) path = ARS_HOST_PATH;
+    execl(path, "ars-host", "--shm", arguments[0], "--zygote", arguments[1], "--zygote-pid", arguments[2], "--workers",
+          arguments[3], "--snapshots", arguments[4], (char *)NULL);
+    int why = errno;
+    kill(pid, SIGKILL);
+    char text[400];
+    snprintf(text, sizeof text, "cannot run ars-host at %.300s; set ARS_HOST to its path", path);
+    cannot_start(text, why);
+}
+
+void ars__split(void) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t standard = cores < 1 ? 8 : cores > 32 ? ARS__MAX_WORKERS : (uint32_t)cores * 8;
+    ars__me.n_workers = setting("ARS_WORKERS", standard, ARS__MAX_WORKERS);
+    ars__me.per_worker = setting("ARS_SNAPSHOTS", 64, ARS__MAX_SNAPSHOTS);
+    if ((uint64_t)ars__me.n_workers * (ars__me.per_worker + 1) > ARS__MAX_CHANNELS)
+        cannot_start("ARS_WORKERS times ARS_SNAPSHOTS is too large; lower one of them", 0);
+    int fd = memfd_create("ars", MFD_CLOEXEC), pair[2];
+    if (fd < 0) cannot_start("no shared memory", errno);
+    ars__me.shm = make_segment(fd);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) cannot_start("no socket pair", errno);
+
+    pid_t pid = ars__fork(ARS__ZYGOTE);
+    if (pid < 0 && errno == ARS__HAS_THREADS)
+        cannot_start(
+            "the simulator has more than one thread when its first trace begins; libars forks it and needs it to "
+            "have one. Start threads after the fork, or build it without them",
+            0);
+    if (pid < 0) cannot_start("the zygote could not be forked", errno);
+    if (pid > 0) {
+        close(pair[1]);
+        become_host(fd, pair[0], pid);
+    }
+    close(fd);
+    close(pair[0]);
+    if (alive_fd >= 0) close(alive_fd);
+    alive_fd = -1;
+    unsetenv("ARS_ENDPOINT"); /* programs that the simulator starts are not simulators */
+    live_as_zygote(pair[1]);
+}

@@ -1,0 +1,60 @@
+/* fork.c: the one place that forks. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "process.h"
+
+/* A directory's link count is 2 and its subdirectories: one per thread. One system call, no parsing. */
+static bool has_threads(void) {
+    struct stat st;
+    return stat("/proc/self/task", &st) == 0 && st.st_nlink > 3;
+}
+
+/* The order of the steps matters:
+ *  - flush first, or what the parent had buffered would be written by both;
+ *  - refuse threads: a fork copies only the caller, and a lock that another thread holds stays held for ever.
+ * In the child:
+ *  1. it marks what it is, so that whatever happens next is accounted to the right process;
+ *  2. it asks to die with its parent, then looks whether the parent has died already: no orphan survives;
+ *  3. a snapshot, and so every continuation it will fork, prints to nowhere;
+ *  4. its random stream is set by the caller, who knows which one it is, before simulator code runs. */
+pid_t ars__fork(enum ars__role role) {
+    if (has_threads()) {
+        errno = ARS__HAS_THREADS;
+        return -1;
+    }
+    fflush(NULL);
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid != 0) return pid;
+
+    ars__me.role = role;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(ARS__EXIT_FAILED);
+    if (role == ARS__SNAPSHOT) {
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        if (null >= 0) {
+            dup2(null, STDOUT_FILENO);
+            close(null);
+        }
+    }
+    return 0;
+}
+
+void ars__reap(pid_t pid, int *status) {
+    int kept = errno;
+    while (waitpid(pid, status, 0) < 0) {
+        if (errno == EINTR) continue;
+        /* The simulator waited for all its children and got ours. It has ended; how is not known any more. */
+        *status = -1;
+        while (kill(pid, 0) == 0) usleep(1000);
+        break;
+    }
+    errno = kept;
+}

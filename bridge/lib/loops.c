@@ -1,0 +1,202 @@
+/* loops.c: the stack of open rejection loops, and what rs_start and rs_end do to it.
+ *
+ * Loop identity is the rs_start record and the caller's frame. With the stack growing down:
+ *   same record, same frame, stack pointer moved      a retry
+ *   same record, same frame, stack pointer fresh      the loop was left and its function called again: an error
+ *   deeper frame, or another record in this frame     a loop within the innermost open one
+ *   shallower frame                                   the innermost open loop was left: an error
+ * See ARS__RS_CALL in ars.h for what keeps the optimiser out of this. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "process.h"
+
+/* The alloca in the macro moves the stack pointer by at least this. */
+enum { MOVED_BY = 16 };
+
+/* Activations that carry a moved stack pointer already, so that a loop in a long-lived function moves it once. */
+struct moved {
+    const ars__site *site;
+    const char *frame, *pointer;
+};
+static struct moved *moved;
+static size_t n_moved, moved_room;
+
+_Noreturn static void fail_left(const struct ars__loop *loop, const char *how) {
+    char name[200];
+    ars__loop_name(loop->site, name, sizeof name);
+    ars__fail(
+        ARS_FAIL_LOOP_LEFT, 0,
+        "the loop %s was left without rs_end (%s). Call rs_end before every way out of it: break, return, exception, "
+        "longjmp",
+        name, how);
+}
+
+void ars__loops_check(const char *caller, const char *what, const char *name) {
+    const struct ars__loop *top = ars__top(&ars__me.loops);
+    if (!top || caller <= top->frame) return;
+    char how[120];
+    snprintf(how, sizeof how, "its function had ended when %s(%s%.60s%s) was called", what, name ? "\"" : "",
+             name ? name : "", name ? "\"" : "");
+    fail_left(top, how);
+}
+
+void ars__loops_reset(void) {
+    struct ars__loop *top = ars__top(&ars__me.loops);
+    if (top) fail_left(top, "it was still open when the trace ended");
+}
+
+/* Forgets activations deeper than this frame: they have returned. */
+static bool is_moved(const ars__site *site, const char *frame, const char *pointer, const char **at) {
+    while (n_moved && moved[n_moved - 1].frame < frame) n_moved--;
+    for (size_t i = n_moved; i-- > 0 && moved[i].frame == frame;) {
+        if (moved[i].site != site) continue;
+        if (pointer <= moved[i].pointer) {
+            *at = moved[i].pointer;
+            return true;
+        }
+        moved[i].pointer = *at = pointer - MOVED_BY;
+        return false;
+    }
+    if (n_moved == moved_room) {
+        size_t room = moved_room ? 2 * moved_room : 32;
+        struct moved *grown = realloc(moved, room * sizeof *moved);
+        if (!grown) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the table of loops");
+        moved = grown;
+        moved_room = room;
+    }
+    *at = pointer - MOVED_BY;
+    moved[n_moved++] = (struct moved){site, frame, *at};
+    return false;
+}
+
+static struct ars__loop *push(void) {
+    struct ars__loops *l = &ars__me.loops;
+    if (l->depth == l->room) {
+        size_t room = l->room ? 2 * l->room : 16;
+        struct ars__loop *grown = realloc(l->at, room * sizeof *grown);
+        if (!grown) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for %zu open loops", room);
+        memset(grown + l->room, 0, (room - l->room) * sizeof *grown);
+        l->at = grown;
+        l->room = room;
+    }
+    return &l->at[l->depth]; /* counted by the caller when it is filled in */
+}
+
+/* A loop without a snapshot keeps its first draw's proposal in memory of its own, which the next loop at this depth
+ * takes over. */
+static void give_cache(struct ars__loop *loop) {
+    if (ars__me.flags & ARS_RUN_PROPOSE_PRIOR) {
+        if (!loop->owns_first) loop->first = NULL;
+        return;
+    }
+    if (!loop->owns_first) {
+        loop->first = malloc(sizeof *loop->first);
+        if (!loop->first) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for a loop");
+        loop->owns_first = true;
+    }
+    loop->first->request_size = 0;
+}
+
+static bool enter(ars__site *site, const char *frame, const char *pointer) {
+    struct ars__trace *t = &ars__me.trace;
+    const struct ars__loop *outer = ars__top(&ars__me.loops);
+    int32_t parent = outer ? outer->record : -1;
+    struct ars__loop *loop = push();
+    loop->site = site;
+    loop->frame = frame;
+    loop->tries = 1;
+    loop->slot = ARS__NO_SLOT;
+    loop->snapshot = 0;
+    bool was_moved = is_moved(site, frame, pointer, &loop->moved);
+    if (ars__me.role == ARS__RUN_P) {
+        loop->record = -1;
+        ars__me.loops.depth++;
+        return !was_moved;
+    }
+    char name[ARS_WIRE_MAX_NAME + 1];
+    ars__loop_name(site, name, sizeof name);
+    struct ars_wire_loop record = {.site = ars__site_id(name, ARS_SITE_LOOP, 0), .parent = parent, .tries = 1};
+    record.instance = ars__instance_take(record.site);
+    loop->address = record.site;
+    loop->record = (int32_t)ars__n_loops(t);
+    ars__buffer_add(&t->loops, &record, sizeof record);
+    ars__buffer_add(&t->slots, &(uint32_t){ARS__NO_SLOT}, sizeof(uint32_t));
+    loop->entry = ars__trace_mark(t);
+    loop->entry_state = ars__me.state;
+    loop->entry_told = ars__me.told;
+    loop->ratio_at_try = t->log_ratio_all;
+    ars__me.loops.depth++;
+    t->entries++;
+    if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
+        ars__snapshot_at_entry(loop);
+    else
+        give_cache(loop);
+    return !was_moved;
+}
+
+/* Everything that the rejected try drew vanishes; the sum of its log p/q stays. */
+static void retry(struct ars__loop *loop) {
+    if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_rejected(loop);
+    if (++loop->tries > ars__me.max_tries) {
+        char name[200];
+        ars__loop_name(loop->site, name, sizeof name);
+        ars__fail(ARS_FAIL_TOO_MANY_TRIES, 0,
+                  "the loop %s was not accepted in %llu tries. If it can be accepted at all, raise max_tries", name,
+                  (unsigned long long)ars__me.max_tries);
+    }
+    if (ars__me.role == ARS__RUN_P) return;
+
+    struct ars__trace *t = &ars__me.trace;
+    struct ars_wire_loop *record = (struct ars_wire_loop *)(void *)t->loops.bytes + loop->record;
+    record->tries = loop->tries;
+    record->log_ratio_rejected += t->log_ratio_all - loop->ratio_at_try;
+    if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
+        ars__snapshots_dismiss_after((size_t)loop->record);
+    ars__trace_rewind(t, &loop->entry);
+    loop->ratio_at_try = t->log_ratio_all;
+    ars__me.state = loop->entry_state;
+    ars__me.told = loop->entry_told;
+}
+
+bool ars__rs_start(ars__site *site, void *frame_address, const void *pin) {
+    (void)pin; /* its being an argument is all that is wanted of it */
+    if (ars__me.role == ARS__ALONE) return false;
+    const char *frame = frame_address, *pointer = __builtin_frame_address(0);
+    int kept = errno;
+    if (!ars__me.in_trace) {
+        char name[200];
+        ars__loop_name(site, name, sizeof name);
+        ars__fail(ARS_FAIL_OUTSIDE_TRACE, 0,
+                  "rs_start of %s was called outside a trace: call it from the model that ars_main "
+                  "runs, or after ars_next_trace",
+                  name);
+    }
+    struct ars__loop *top = ars__top(&ars__me.loops);
+    if (top && top->site == site && top->frame == frame) {
+        if (pointer > top->moved) fail_left(top, "its function was called again");
+        retry(top);
+        errno = kept;
+        return false;
+    }
+    if (top && frame > top->frame) fail_left(top, "its function had ended when another loop began");
+    for (size_t i = 0; i < ars__me.loops.depth; i++)
+        if (ars__me.loops.at[i].site == site && ars__me.loops.at[i].frame == frame)
+            fail_left(top, "a loop around it was tried again");
+    bool fresh = enter(site, frame, pointer);
+    errno = kept;
+    return fresh;
+}
+
+void ars__rs_end(void *frame) {
+    if (ars__me.role == ARS__ALONE) return;
+    struct ars__loop *top = ars__top(&ars__me.loops);
+    if (!top)
+        ars__fail(ARS_FAIL_RS_END, 0,
+                  "rs_end was called, but no loop is open: call rs_start at the top of the loop, on every try");
+    if ((char *)frame > top->frame) fail_left(top, "rs_end of a loop around it was called");
+    if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_accepted(top);
+    ars__me.loops.depth--;
+}

@@ -1,0 +1,190 @@
+/* process.h: what one process of the simulator's family knows. Internal to libars.
+ *
+ * The C interface has no handle, so there is one object per process, ars__me. A fork copies it, which is the point: a
+ * snapshot's copy is the state at loop entry. */
+#ifndef ARS_LIB_PROCESS_H
+#define ARS_LIB_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ars.h"
+#include "dist.h"
+#include "shm.h"
+#include "wire.h"
+
+enum ars__role {
+    ARS__UNDECIDED = 0, /* before ars_main or the first ars_next_trace */
+    ARS__ALONE,         /* the plain simulator */
+    ARS__ZYGOTE,        /* initialised, parked, forks workers */
+    ARS__WORKER,        /* runs traces */
+    ARS__SNAPSHOT,      /* parked at the entry of a loop */
+    ARS__TRY_Q,         /* a continuation of that loop under the proposal */
+    ARS__RUN_P          /* a continuation under the prior */
+};
+
+/* ---- the trace under construction (trace.c) ---------------------------------------------------------------------- */
+
+/* A growing array of bytes; `used` is truncated when a loop's try is rejected. */
+struct ars__buffer {
+    unsigned char *bytes;
+    size_t used, room;
+};
+
+struct ars__trace {
+    struct ars__buffer samples;            /* ars_wire_sample */
+    struct ars__buffer params;             /* double: parameters of the samples' priors, if the run records them */
+    struct ars__buffer observes, observed; /* ars_wire_values, and their doubles */
+    struct ars__buffer results, resulted;  /* ars_wire_values, and their doubles */
+    struct ars__buffer loops;              /* ars_wire_loop */
+    struct ars__buffer slots;              /* uint32_t per loop */
+    double log_likelihood;
+    double log_ratio_all;
+    uint32_t snapshots;
+    uint32_t entries; /* loops entered, rejected ones included: names the random streams of their continuations */
+};
+
+/* Where the trace stood: everything a rejected try adds lies behind it. */
+struct ars__mark {
+    size_t samples, params, results, resulted, loops;
+};
+
+void *ars__buffer_add(struct ars__buffer *b, const void *bytes, size_t size);
+void ars__trace_reset(struct ars__trace *t);
+struct ars__mark ars__trace_mark(const struct ars__trace *t);
+void ars__trace_rewind(struct ars__trace *t, const struct ars__mark *to); /* also gives instance numbers back */
+void ars__trace_send(struct ars__trace *t);                               /* writes the record into the worker's ring */
+void ars__trace_send_failure(const struct ars_wire_failure *failure);
+
+static inline size_t ars__n_samples(const struct ars__trace *t) {
+    return t->samples.used / sizeof(struct ars_wire_sample);
+}
+static inline size_t ars__n_loops(const struct ars__trace *t) {
+    return t->loops.used / sizeof(struct ars_wire_loop);
+}
+
+/* ---- loops (loops.c) --------------------------------------------------------------------------------------------- */
+
+struct ars__loop {
+    ars__site *site;
+    const char *frame;
+    const char *moved; /* the stack pointer of a retry is at or below this */
+    uint32_t address;  /* site id; unused under p */
+    uint32_t slot;
+    pid_t snapshot; /* 0: none */
+    int32_t record; /* index among the trace's loops */
+    uint64_t tries;
+    struct ars__mark entry;
+    uint64_t entry_state;
+    size_t entry_told;
+    double ratio_at_try; /* log_ratio_all when the present try began */
+    struct ars__first *first;
+    bool owns_first;
+};
+
+/* A stack of the loops that are open. */
+struct ars__loops {
+    struct ars__loop *at;
+    size_t depth, room;
+};
+
+static inline struct ars__loop *ars__top(struct ars__loops *l) {
+    return l->depth ? &l->at[l->depth - 1] : NULL;
+}
+
+/* Fails if the innermost open loop's function is no longer on the stack. `caller` is the stack pointer of whoever called
+ * into libars. */
+void ars__loops_check(const char *caller, const char *what, const char *name);
+void ars__loops_reset(void);
+void ars__loop_name(ars__site *site, char *text, size_t size);
+
+/* ---- sites (sites.c) --------------------------------------------------------------------------------------------- */
+
+/* The id of `name` below the innermost open loop; asks the host the first time anybody meets it. */
+uint32_t ars__site_id(const char *name, enum ars_site_kind kind, unsigned dist);
+const char *ars__site_address(uint32_t id, int *size); /* for messages: "%.*s" */
+uint32_t ars__instance_take(uint32_t site);
+void ars__instance_give_back(uint32_t site);
+void ars__instances_reset(void);
+
+/* ---- data (data.c) ----------------------------------------------------------------------------------------------- */
+
+void ars__data_begin_run(void);
+void ars__data_begin_trace(void);
+/* The next n given values for `name`; NULL if this run simulates its observations. Fails if they do not fit. */
+const double *ars__data_take(const char *name, size_t n);
+void ars__data_end_trace(void);
+
+/* ---- asking the host (ask.c) ------------------------------------------------------------------------------------- */
+
+void ars__raise_attention(uint32_t channel);
+void ars__ask(enum ars__question kind, const void *request, size_t size, void *reply, size_t *reply_size);
+/* The proposal for a latent; *proposal may point into `storage` (ARS_WIRE_MAX_STEP bytes). */
+void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_dist *proposal, void *storage);
+
+/* ---- processes (fork.c, family.c, snapshot.c) -------------------------------------------------------------------- */
+
+#define ARS__EXIT_LEFT 87 /* a continuation that ended as it should */
+
+pid_t ars__fork(enum ars__role role); /* -1: errno, or ARS__HAS_THREADS in errno */
+#define ARS__HAS_THREADS (-1)
+void ars__reap(pid_t pid, int *status); /* waits for one child of ours; *status is -1 if someone else reaped it */
+
+bool ars__controlled(void);
+void ars__split(void);       /* returns in a worker */
+bool ars__worker_next(void); /* ends the trace in progress, waits for the next */
+void ars__alive_error(const char *text);
+
+void ars__snapshot_at_entry(struct ars__loop *loop);
+void ars__snapshots_dismiss_after(size_t record); /* those of the loops behind this one */
+void ars__snapshots_await(void);
+void ars__continuation_rejected(struct ars__loop *root);
+_Noreturn void ars__continuation_accepted(struct ars__loop *root);
+
+/* ---- failures (fail.c) ------------------------------------------------------------------------------------------- */
+
+/* Ends the trace with a named failure; alone, writes to stderr and aborts. Asserts are for our bugs, this is for the
+ * world's. */
+_Noreturn void ars__fail(enum ars_failure_kind kind, int detail, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- the process ------------------------------------------------------------------------------------------------- */
+
+struct ars__process {
+    enum ars__role role;
+    bool in_trace;
+    ars__rng rng;
+    uint64_t seed;
+    uint64_t trace_number;
+    uint64_t traces_left; /* alone: traces to come; worker: of the present order */
+
+    struct ars__shm *shm;
+    uint32_t n_workers, per_worker, worker;
+    struct ars__worker *mine;
+    struct ars__channel *channel;
+    uint32_t channel_number;
+    uint32_t order_number;
+    uint64_t run_number;
+    uint64_t max_tries;
+    uint32_t flags;
+
+    /* The proposer's state: a number, and how many of the trace's latents it knows. */
+    uint64_t state;
+    size_t told;
+    struct ars__trace trace;
+    struct ars__loops loops;
+
+    struct ars__snapshot *snapshot; /* in a snapshot and its continuations */
+    size_t root;                    /* depth of the loop that is being estimated */
+    uint64_t run_tries;             /* tries of this run under p */
+};
+
+extern struct ars__process ars__me;
+
+static inline bool ars__continuing(void) {
+    return ars__me.role == ARS__TRY_Q || ars__me.role == ARS__RUN_P;
+}
+
+#endif /* ARS_LIB_PROCESS_H */

@@ -1,0 +1,233 @@
+/* snapshot.c: a copy of the simulator parked at the entry of one loop, and the continuations it forks.
+ *
+ * A continuation is the simulator going on from there. Under q it makes tries until it is accepted or the tries wanted are
+ * used up: a rejected one goes on as the next try, an accepted one cannot, so the snapshot forks another. Under p it
+ * makes tries until it is accepted. Its only effect is a few counters in the snapshot's slot. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "futex.h"
+#include "process.h"
+
+static struct ars__snapshot *slot_at(uint32_t slot) {
+    return ars__snapshot_at(ars__me.shm, ars__me.n_workers, ars__me.per_worker, ars__me.worker, slot);
+}
+
+static uint32_t channel_of(uint32_t slot) {
+    return ars__snapshot_channel(ars__me.n_workers, ars__me.per_worker, ars__me.worker, slot);
+}
+
+/* Which snapshot sits in which slot is known to this process alone. */
+static pid_t pids[ARS__MAX_SNAPSHOTS];
+
+/* ---- continuations ------------------------------------------------------------------------------------------------- */
+
+/* Streams: 0 is the main run; then one per continuation, named by the loop entry, the side and a number. */
+static void take_stream(unsigned under_p, uint32_t number) {
+    uint64_t stream = (uint64_t)ars__me.trace.entries << 32 | (uint64_t)under_p << 31 | number;
+    ars__rng_init(&ars__me.rng, ars__me.seed, ars__me.trace_number, stream);
+}
+
+void ars__continuation_rejected(struct ars__loop *root) {
+    struct ars__snapshot *s = ars__me.snapshot;
+    if (ars__me.role == ARS__RUN_P) {
+        s->tries_p++;
+        return;
+    }
+    s->s_pq_sum += exp(2 * (ars__me.trace.log_ratio_all - root->ratio_at_try));
+    if (++s->tries_q == s->want_tries_q) {
+        fflush(NULL);
+        _exit(ARS__EXIT_LEFT);
+    }
+}
+
+_Noreturn void ars__continuation_accepted(struct ars__loop *root) {
+    (void)root;
+    struct ars__snapshot *s = ars__me.snapshot;
+    if (ars__me.role == ARS__RUN_P) {
+        s->tries_p++;
+        s->runs_p++;
+    } else {
+        s->tries_q++;
+        s->accepted_q++;
+    }
+    _exit(ARS__EXIT_LEFT);
+}
+
+/* ---- the snapshot ---------------------------------------------------------------------------------------------------- */
+
+_Noreturn static void snapshot_done(enum ars__snapshot_status status) {
+    atomic_store(&ars__me.snapshot->status, status);
+    ars__raise_attention(ars__me.channel_number);
+    _exit(0);
+}
+
+static void describe_end(struct ars_wire_failure *f, int status, const char *what, const char *loop) {
+    f->trace = ars__me.trace_number;
+    if (status >= 0 && WIFSIGNALED(status)) {
+        f->kind = ARS_FAIL_CRASH;
+        f->detail = WTERMSIG(status);
+        snprintf(f->text, sizeof f->text, "%s of the loop %s was ended by signal %d (%s)", what, loop, f->detail,
+                 strsignal(f->detail));
+    } else if (status >= 0 && WIFEXITED(status)) {
+        f->kind = ARS_FAIL_EXIT;
+        f->detail = WEXITSTATUS(status);
+        snprintf(f->text, sizeof f->text, "%s of the loop %s called exit(%d) inside the loop", what, loop, f->detail);
+    } else {
+        f->kind = ARS_FAIL_LOST;
+        f->detail = 0;
+        snprintf(f->text, sizeof f->text,
+                 "%s of the loop %s vanished: the simulator waited for a child that was not its own", what, loop);
+    }
+}
+
+/* Returns true in the continuation, false in the snapshot when the continuation has ended well. */
+static bool continue_once(enum ars__role role, uint32_t number) {
+    struct ars__snapshot *s = ars__me.snapshot;
+    uint64_t before = s->tries_q + s->runs_p;
+    pid_t pid = ars__fork(role);
+    if (pid == 0) {
+        take_stream(role == ARS__RUN_P, number);
+        return true;
+    }
+    if (pid < 0)
+        ars__fail(errno == ARS__HAS_THREADS ? ARS_FAIL_THREADS : ARS_FAIL_FORK, errno,
+                  "a continuation could not be forked: %s", strerror(errno));
+    s->forks++;
+    int status;
+    ars__reap(pid, &status);
+    bool left = status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == ARS__EXIT_LEFT;
+    if (status == -1) left = s->tries_q + s->runs_p > before && s->failure.kind == ARS_OK;
+    if (left) return false;
+    if (!(status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == ARS__EXIT_FAILED && s->failure.kind)) {
+        char name[200];
+        ars__loop_name(ars__top(&ars__me.loops)->site, name, sizeof name);
+        describe_end(&s->failure, status, role == ARS__RUN_P ? "a run under p" : "a try under q", name);
+    }
+    snapshot_done(ARS__SLOT_FAILED);
+}
+
+/* Parks, and on GO forks the continuations one after another. Returns in a continuation only. */
+static void live_as_snapshot(void) {
+    struct ars__snapshot *s = ars__me.snapshot;
+    uint32_t order;
+    while ((order = atomic_load(&s->order)) == ARS__WAIT) ars__futex_wait(&s->order, ARS__WAIT, 1000000000);
+    if (order == ARS__QUIT) _exit(0);
+    atomic_store(&s->status, ARS__SLOT_RUNNING);
+    for (uint32_t number = 0; s->tries_q < s->want_tries_q; number++)
+        if (continue_once(ARS__TRY_Q, number)) return;
+    for (uint32_t number = 0; s->runs_p < s->want_runs_p; number++)
+        if (continue_once(ARS__RUN_P, number)) return;
+    snapshot_done(ARS__SLOT_DONE);
+}
+
+/* ---- the worker's side ------------------------------------------------------------------------------------------------ */
+
+/* A slot that the host still reads is free soon; if all belong to this trace, none ever will be. */
+static uint32_t free_slot(void) {
+    static uint32_t next;
+    for (;;) {
+        uint32_t reading = ARS__NO_SLOT;
+        for (uint32_t k = 0; k < ars__me.per_worker; k++) {
+            uint32_t i = (next + k) % ars__me.per_worker;
+            if (pids[i]) continue;
+            if (atomic_load(&slot_at(i)->status) == ARS__SLOT_FREE) {
+                next = i + 1;
+                return i;
+            }
+            reading = i;
+        }
+        if (reading == ARS__NO_SLOT)
+            ars__fail(
+                ARS_FAIL_LIMIT, 0,
+                "one trace entered more than %u loops; each keeps a snapshot until the trace ends. Raise ARS_SNAPSHOTS",
+                ars__me.per_worker);
+        uint32_t status = atomic_load(&slot_at(reading)->status);
+        if (status != ARS__SLOT_FREE) ars__futex_wait(&slot_at(reading)->status, status, 100000000);
+    }
+}
+
+void ars__snapshot_at_entry(struct ars__loop *loop) {
+    uint32_t slot = free_slot();
+    struct ars__snapshot *s = slot_at(slot);
+    s->tries_q = s->accepted_q = s->runs_p = s->tries_p = 0;
+    s->s_pq_sum = 0;
+    s->forks = 0;
+    s->failure.kind = ARS_OK;
+    s->first.request_size = 0;
+    atomic_store(&s->channel.state, ARS__IDLE);
+    atomic_store(&s->order, ARS__WAIT);
+    atomic_store(&s->status, ARS__SLOT_PARKED);
+    if (loop->owns_first) free(loop->first);
+    loop->owns_first = false;
+    loop->first = &s->first;
+
+    pid_t pid = ars__fork(ARS__SNAPSHOT);
+    if (pid == 0) {
+        ars__me.snapshot = s;
+        ars__me.channel = &s->channel;
+        ars__me.channel_number = channel_of(slot);
+        ars__me.root = ars__me.loops.depth;
+        memset(pids, 0, sizeof pids);
+        live_as_snapshot();
+        return;
+    }
+    if (pid < 0) {
+        int why = errno;
+        atomic_store(&s->status, ARS__SLOT_FREE);
+        if (why == ARS__HAS_THREADS)
+            ars__fail(ARS_FAIL_THREADS, 0,
+                      "the simulator has more than one thread; libars forks it and needs it to have one");
+        ars__fail(ARS_FAIL_FORK, why, "a snapshot could not be forked: %s", strerror(why));
+    }
+    pids[slot] = pid;
+    loop->slot = slot;
+    loop->snapshot = pid;
+    ars__me.trace.snapshots++;
+    ((uint32_t *)(void *)ars__me.trace.slots.bytes)[loop->record] = slot;
+}
+
+void ars__snapshots_dismiss_after(size_t record) {
+    const uint32_t *slots = (const void *)ars__me.trace.slots.bytes;
+    for (size_t i = record + 1; i < ars__n_loops(&ars__me.trace); i++) {
+        uint32_t slot = slots[i];
+        if (slot == ARS__NO_SLOT) continue;
+        struct ars__snapshot *s = slot_at(slot);
+        atomic_store(&s->order, ARS__QUIT);
+        ars__futex_wake(&s->order, 1);
+        int status;
+        ars__reap(pids[slot], &status);
+        pids[slot] = 0;
+        atomic_store(&s->status, ARS__SLOT_FREE);
+    }
+}
+
+void ars__snapshots_await(void) {
+    const uint32_t *slots = (const void *)ars__me.trace.slots.bytes;
+    for (size_t i = 0; i < ars__n_loops(&ars__me.trace); i++) {
+        uint32_t slot = slots[i];
+        if (slot == ARS__NO_SLOT) continue;
+        struct ars__snapshot *s = slot_at(slot);
+        int status;
+        ars__reap(pids[slot], &status);
+        pids[slot] = 0;
+        uint32_t said = atomic_load(&s->status);
+        if (said != ARS__SLOT_PARKED && said != ARS__SLOT_RUNNING) continue;
+        if (!s->failure.kind) {
+            int n;
+            const char *loop =
+                ars__site_address(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site, &n);
+            char name[200];
+            snprintf(name, sizeof name, "%.*s", n, loop);
+            describe_end(&s->failure, status, "the snapshot", name);
+        }
+        atomic_store(&s->status, ARS__SLOT_FAILED);
+        ars__raise_attention(channel_of(slot));
+    }
+}

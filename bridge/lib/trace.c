@@ -1,0 +1,143 @@
+/* trace.c: the record of one trace, and its way into the worker's ring. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "futex.h"
+#include "process.h"
+
+void *ars__buffer_add(struct ars__buffer *b, const void *bytes, size_t size) {
+    if (b->used + size > b->room) {
+        size_t room = b->room ? 2 * b->room : 1024;
+        while (room < b->used + size) room *= 2;
+        unsigned char *grown = room <= ARS__MAX_RECORD ? realloc(b->bytes, room) : NULL;
+        if (!grown)
+            ars__fail(ARS_FAIL_MEMORY, 0, "no room for a trace of more than %zu bytes (the limit is %d)",
+                      b->used + size, (int)ARS__MAX_RECORD);
+        b->bytes = grown;
+        b->room = room;
+    }
+    void *at = b->bytes + b->used;
+    if (bytes) memcpy(at, bytes, size);
+    b->used += size;
+    return at;
+}
+
+void ars__trace_reset(struct ars__trace *t) {
+    struct ars__buffer *all[] = {&t->samples, &t->params,   &t->observes, &t->observed,
+                                 &t->results, &t->resulted, &t->loops,    &t->slots};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->used = 0;
+    t->log_likelihood = t->log_ratio_all = 0;
+    t->snapshots = t->entries = 0;
+}
+
+struct ars__mark ars__trace_mark(const struct ars__trace *t) {
+    struct ars__mark m = {t->samples.used, t->params.used, t->results.used, t->resulted.used, t->loops.used};
+    return m;
+}
+
+void ars__trace_rewind(struct ars__trace *t, const struct ars__mark *to) {
+    for (size_t at = to->samples; at < t->samples.used; at += sizeof(struct ars_wire_sample))
+        ars__instance_give_back(((struct ars_wire_sample *)(void *)(t->samples.bytes + at))->site);
+    for (size_t at = to->loops; at < t->loops.used; at += sizeof(struct ars_wire_loop))
+        ars__instance_give_back(((struct ars_wire_loop *)(void *)(t->loops.bytes + at))->site);
+    t->samples.used = to->samples;
+    t->params.used = to->params;
+    t->results.used = to->results;
+    t->resulted.used = to->resulted;
+    t->slots.used = to->loops / sizeof(struct ars_wire_loop) * sizeof(uint32_t);
+    t->loops.used = to->loops;
+}
+
+/* ---- the ring ---------------------------------------------------------------------------------------------------- */
+
+/* The host is told of every trace that waits for something, and of the others in bulk. */
+enum { TELL_AFTER_BYTES = 64 << 10, TELL_AFTER_NS = 5 * 1000 * 1000 };
+static uint64_t told_at_byte;
+static int64_t told_at_time;
+
+static int64_t now_ns(void) {
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static void tell_host(bool at_once) {
+    uint64_t written = atomic_load_explicit(&ars__me.mine->ring_written, memory_order_relaxed);
+    int64_t now = now_ns();
+    if (!at_once && written - told_at_byte < TELL_AFTER_BYTES && now - told_at_time < TELL_AFTER_NS) return;
+    told_at_byte = written;
+    told_at_time = now;
+    ars__raise_attention(ars__me.worker);
+}
+
+static void ring_write(const void *bytes, size_t size) {
+    struct ars__worker *w = ars__me.mine;
+    const unsigned char *from = bytes;
+    uint64_t written = atomic_load_explicit(&w->ring_written, memory_order_relaxed);
+    while (size) {
+        size_t space = ARS__RING_BYTES - (size_t)(written - atomic_load(&w->ring_read));
+        if (!space) {
+            uint32_t seen = atomic_load(&w->ring_space);
+            atomic_store(&w->ring_full, 1);
+            tell_host(true);
+            if (written - atomic_load(&w->ring_read) == ARS__RING_BYTES)
+                ars__futex_wait(&w->ring_space, seen, 1000000000);
+            continue;
+        }
+        size_t at = (size_t)(written % ARS__RING_BYTES);
+        size_t n = size < space ? size : space;
+        if (n > ARS__RING_BYTES - at) n = ARS__RING_BYTES - at;
+        memcpy(w->ring + at, from, n);
+        from += n;
+        size -= n;
+        written += n;
+        atomic_store(&w->ring_written, written);
+    }
+}
+
+static uint32_t count(const struct ars__buffer *b, size_t item) {
+    return (uint32_t)(b->used / item);
+}
+
+void ars__trace_send(struct ars__trace *t) {
+    double accepted = 0;
+    const struct ars_wire_sample *s = (void *)t->samples.bytes;
+    for (size_t i = 0; i < ars__n_samples(t); i++) accepted += s[i].log_p - s[i].log_q;
+
+    struct ars_wire_trace head = {
+        .trace = ars__me.trace_number,
+        .snapshots = t->snapshots,
+        .n_samples = (uint32_t)ars__n_samples(t),
+        .n_observes = count(&t->observes, sizeof(struct ars_wire_values)),
+        .n_results = count(&t->results, sizeof(struct ars_wire_values)),
+        .n_loops = (uint32_t)ars__n_loops(t),
+        .n_values = count(&t->observed, 8) + count(&t->resulted, 8) + count(&t->params, 8),
+        .log_likelihood = t->log_likelihood,
+        .log_ratio_accepted = accepted,
+        .log_ratio_all = t->log_ratio_all,
+    };
+    if (t->slots.used % 8) ars__buffer_add(&t->slots, &(uint32_t){0}, 4);
+    const struct ars__buffer *parts[] = {&t->samples, &t->observes, &t->results,  &t->loops,
+                                         &t->slots,   &t->observed, &t->resulted, &t->params};
+    struct ars__record record = {(uint32_t)(sizeof record + sizeof head), 0};
+    size_t size = record.size;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) size += parts[i]->used;
+    if (size > ARS__MAX_RECORD)
+        ars__fail(ARS_FAIL_LIMIT, 0, "the trace has %zu bytes, more than the limit of %d", size, (int)ARS__MAX_RECORD);
+    record.size = (uint32_t)size;
+    ring_write(&record, sizeof record);
+    ring_write(&head, sizeof head);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i]->used) ring_write(parts[i]->bytes, parts[i]->used);
+    tell_host(head.n_loops > 0 && (ars__me.flags & ARS_RUN_ESTIMATE));
+}
+
+void ars__trace_send_failure(const struct ars_wire_failure *failure) {
+    struct ars_wire_trace head = {.trace = failure->trace, .failure = failure->kind};
+    struct ars__record record = {(uint32_t)(sizeof record + sizeof head + sizeof *failure), 0};
+    ring_write(&record, sizeof record);
+    ring_write(&head, sizeof head);
+    ring_write(failure, sizeof *failure);
+    tell_host(true);
+}
