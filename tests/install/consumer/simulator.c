@@ -21,4 +21,6 @@ static void model(void *user) {
     if (ars_standalone()) printf("radius %.17g\n", radius);
 }
 
-int main(int argc, char **argv) { return ars_main(argc, argv, model, NULL); }
+int main(int argc, char **argv) {
+    return ars_main(argc, argv, model, NULL);
+}
