@@ -41,10 +41,7 @@ void ars__continuation_rejected(struct ars__loop *root) {
         return;
     }
     s->s_pq_sum += exp(2 * (ars__me.trace.log_ratio_all - root->ratio_at_try));
-    if (++s->tries_q == s->want_tries_q) {
-        fflush(NULL);
-        _exit(ARS__EXIT_LEFT);
-    }
+    if (++s->tries_q == s->want_tries_q) _exit(ARS__EXIT_LEFT);
 }
 
 _Noreturn void ars__continuation_accepted(struct ars__loop *root) {
