@@ -314,12 +314,12 @@ class Posterior(Traces):
         """A few lines for a person: evidence, effective traces and tail per weighting, loops, failures."""
         lines = [self._heading()]
         for name, log_weights in self._available().items() if len(self) else ():
-            evidence = diagnostics.log_evidence(log_weights)
+            evidence, effective = diagnostics.log_evidence(log_weights), diagnostics.ess(log_weights)
             k = diagnostics.pareto_k(log_weights)
             tail = f"Pareto k {k:.2f}" + ("" if k.reliable else " (too large: do not trust)")
             lines.append(
                 f"{name:>7}: evidence {evidence.evidence:.6g}, s.e. {evidence.standard_error:.2g} "
-                f"(log {evidence.log_estimate:.6g}); {diagnostics.ess(log_weights):,.1f} effective traces; {k.reason or tail}"
+                f"(log {evidence.log_estimate:.6g}); {effective:,.1f} effective traces; {k.reason or tail}"
                 + (" [wrong on purpose]" if name == "biased" and self.loops and self.method == "ars" else "")
             )
         if self.loops:

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from column_builder import Loop, Sample, Trace, latent, loop_site, observation, pack, result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ars import columns as cols
+from ars.columns import Columns
+
+X, LOOPED, Y, MU, LOOP = 0, 1, 2, 3, 4
+SITES = [
+    latent(X, "x"),
+    latent(LOOPED, "outer/loop/z"),
+    observation(Y, "y"),
+    result(MU, "mu"),
+    loop_site(LOOP, "outer/loop"),
+]
+
+numbers = st.floats(-10, 10)
+
+
+@st.composite
+def random_traces(draw: st.DrawFn) -> list[Trace]:
+    order = draw(st.permutations(range(draw(st.integers(0, 6)))))
+    made = []
+    for number in order:
+        if draw(st.integers(0, 4)) == 0:
+            made.append(Trace(number, failure=1 + number % 3, text=f"failure of {number}"))
+            continue
+        samples = [
+            Sample(
+                draw(st.sampled_from([X, LOOPED])),
+                draw(numbers),
+                instance=i,
+                params=tuple(draw(st.lists(numbers, max_size=2))),
+            )
+            for i in range(draw(st.integers(0, 3)))
+        ]
+        observes = [(Y, draw(st.lists(numbers, min_size=1, max_size=3))) for _ in range(draw(st.integers(0, 2)))]
+        results = [(MU, draw(st.lists(numbers, min_size=1, max_size=3))) for _ in range(draw(st.integers(0, 2)))]
+        loops = [Loop(LOOP, instance=i, tries=draw(st.integers(1, 9))) for i in range(draw(st.integers(0, 2)))]
+        made.append(Trace(number, draw(numbers), samples=samples, observes=observes, results=results, loops=loops))
+    return made
+
+
+def assert_same(a: Columns, b: Columns) -> None:
+    for name, left, right in zip(Columns._fields, a, b, strict=True):
+        np.testing.assert_array_equal(left, right, err_msg=name)
+
+
+@settings(deadline=None)
+@given(random_traces())
+def test_sorting_moves_every_item_with_its_trace(traces: list[Trace]) -> None:
+    assert_same(cols.sort_by_trace(pack(traces)), pack(sorted(traces, key=lambda t: t.number)))
+
+
+@settings(deadline=None)
+@given(random_traces(), st.data())
+def test_selecting_and_concatenating(traces: list[Trace], data: st.DataObject) -> None:
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(traces), max_size=len(traces))), dtype=bool)
+    kept = [t for t, wanted in zip(traces, mask, strict=True) if wanted]
+    assert_same(cols.select(pack(traces), mask), pack(kept))
+    cut = len(traces) // 2
+    assert_same(cols.concatenate([pack(traces[:cut]), pack(traces[cut:])]), pack(traces))
+
+
+@settings(deadline=None)
+@given(random_traces())
+def test_values_against_a_loop_over_traces(traces: list[Trace]) -> None:
+    packed = pack(traces)
+    for instance in range(3):
+        expected = [
+            next((s.value for s in t.samples if s.site == X and s.instance == instance), math.nan) for t in traces
+        ]
+        np.testing.assert_array_equal(cols.values_of(packed, SITES, ("x", instance)), expected)
+    for key, rows in {
+        "y": [[x for _, xs in t.observes for x in xs] for t in traces],
+        "mu": [t.results[0][1] if t.results else [] for t in traces],
+        "mu[1]": [t.results[1][1] if len(t.results) > 1 else [] for t in traces],
+    }.items():
+        width = max((len(row) for row in rows), default=1) or 1
+        padded = np.array([row + [math.nan] * (width - len(row)) for row in rows]).reshape(len(rows), width)
+        np.testing.assert_array_equal(cols.values_of(packed, SITES, key), padded[:, 0] if width == 1 else padded)
+    starts = cols.value_starts(packed)
+    flat = [s for t in traces for s in t.samples]
+    for sample, start in zip(flat, starts.samples.tolist(), strict=True):
+        np.testing.assert_array_equal(packed.values[start : start + len(sample.params)], sample.params)
+    assert cols.instances_of(packed, SITES[3]) == max((len(t.results) for t in traces), default=0)
+
+
+def test_offsets_end_where_the_columns_end() -> None:
+    packed = pack(
+        [Trace(0, samples=[Sample(X, 1.0), Sample(X, 2.0, 1)]), Trace(1), Trace(2, results=[(MU, [1.0, 2.0])])]
+    )
+    assert cols.offsets(packed).samples.tolist() == [0, 2, 2, 2]
+    assert cols.offsets(packed).values.tolist() == [0, 0, 0, 2]
+
+
+def test_names() -> None:
+    assert SITES[1].name == "z"
+    assert cols.find_site(SITES, "z") == (SITES[1], 0)
+    assert cols.find_site(SITES, "outer/loop/z[3]") == (SITES[1], 3)
+    assert cols.find_site(SITES, ("z", 3)) == (SITES[1], 3)
+    both = [latent(0, "m"), result(1, "m"), latent(2, "a/k"), latent(3, "b/k"), latent(4, "k[1]")]
+    assert cols.find_site(both, "m")[0].id == 1, "a result wins over a latent"
+    assert cols.find_site(both, "b/k")[0].id == 3
+    assert cols.find_site(both, "k[1]") == (both[4], 0), "a name that looks like an instance is a name first"
+    with pytest.raises(KeyError, match=r'several sites.*"a/k", "b/k"'):
+        cols.find_site(both, "k")
+    with pytest.raises(KeyError, match=r'"nothing" was not recorded; the addresses are: "a/k"'):
+        cols.find_site(both, "nothing")
+    with pytest.raises(KeyError, match="count from 0"):
+        cols.find_site(both, ("m", -1))
+    with pytest.raises(KeyError, match="is a loop"):
+        cols.values_of(pack([]), SITES, "loop")
+
+
+def test_an_exact_address_wins_over_another_sites_name() -> None:
+    sites = [result(0, "loop/x"), latent(1, "x")]
+    assert cols.find_site(sites, "x")[0].id == 1
+
+
+def test_empty_and_wrong_masks() -> None:
+    assert [len(column) for column in cols.empty()] == [0] * 7
+    assert_same(cols.concatenate([]), pack([]))
+    assert cols.values_of(cols.empty(), SITES, "x").shape == (0,)
+    with pytest.raises(ValueError, match="2 booleans, one per trace"):
+        cols.select(pack([Trace(0), Trace(1)]), [True])
+
+
+def test_a_million_traces_in_random_order() -> None:
+    n = 1_000_000
+    rng = np.random.default_rng(1)
+    traces = np.zeros(n, cols.empty().traces.dtype)
+    traces["trace"] = rng.permutation(n)
+    traces["n_samples"] = 1 + traces["trace"] % 3
+    samples = np.zeros(int(traces["n_samples"].sum()), cols.empty().samples.dtype)
+    samples["value"] = np.repeat(traces["trace"], traces["n_samples"])
+    samples["instance"] = np.arange(len(samples)) - np.repeat(
+        np.cumsum(traces["n_samples"]) - traces["n_samples"], traces["n_samples"]
+    )
+    ordered = cols.sort_by_trace(cols.empty()._replace(traces=traces, samples=samples))
+    np.testing.assert_array_equal(ordered.traces["trace"], np.arange(n))
+    np.testing.assert_array_equal(cols.values_of(ordered, SITES, "x"), np.arange(n))
+    third = cols.values_of(ordered, SITES, "x[2]")
+    np.testing.assert_array_equal(np.flatnonzero(~np.isnan(third)), np.arange(2, n, 3))

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from column_builder import Loop, Trace, loop_site, pack
+
+from ars.loops import Loops, LoopSummary, summarise_loops
+
+LOOP, OTHER = 0, 1
+SITES = [loop_site(LOOP, "draw"), loop_site(OTHER, "draw/inner")]
+
+
+def bernoulli_loop(p: float, q: float, entries: int, N: int, seed: int) -> Loops:
+    """A loop around one Bernoulli, accepted when it is 1: S_pq = (1 - p)^2 / (1 - q) exactly."""
+    rng = np.random.default_rng(seed)
+    traces = []
+    for number in range(entries):
+        rejected = N - int(rng.binomial(N, q))
+        traces.append(
+            Trace(
+                number,
+                loops=[
+                    Loop(
+                        LOOP,
+                        tries=int(rng.geometric(q)),
+                        tries_q=N,
+                        accepted_q=N - rejected,
+                        runs_p=2,
+                        tries_p=int(rng.geometric(p, size=2).sum()),
+                        s_pq_sum=rejected * ((1 - p) / (1 - q)) ** 2,
+                    )
+                ],
+            )
+        )
+    return summarise_loops(pack(traces), SITES)
+
+
+@pytest.mark.parametrize(("p", "q", "infinite"), [(0.5, 0.4, False), (0.2, 0.9, True), (0.1, 0.3, True)])
+def test_estimates_against_exact_values(p: float, q: float, infinite: bool) -> None:
+    found = bernoulli_loop(p, q, entries=2000, N=10, seed=1)["draw"]
+    exact = (1 - p) ** 2 / (1 - q)
+    assert abs(found.s_pq - exact) < 3 * found.s_pq_error
+    assert found.s_pq_error == pytest.approx((1 - p) ** 2 / (1 - q) ** 2 * math.sqrt(q * (1 - q) / 20_000), rel=0.1)
+    assert found.entries == 2000
+    assert abs(found.mean_tries - 1 / q) < 3 * math.sqrt(1 - q) / q / math.sqrt(2000)
+    assert abs(found.q_accept - q) < 3 * math.sqrt(q * (1 - q) / 20_000)
+    assert abs(1 / found.p_accept - 1 / p) < 3 * math.sqrt(1 - p) / p / math.sqrt(4000)
+    assert found.naive_variance_infinite is infinite
+
+
+def test_too_close_to_tell() -> None:
+    found = bernoulli_loop(0.5, 0.75, entries=50, N=2, seed=3)["draw"]  # exactly 1
+    assert found.naive_variance_infinite is None
+    assert "too close to 1" in found.note
+
+
+def test_no_rejection_seen() -> None:
+    packed = pack([Trace(i, loops=[Loop(LOOP, tries_q=5, accepted_q=5, runs_p=1, tries_p=1)]) for i in range(100)])
+    found = summarise_loops(packed, SITES)["draw"]
+    assert found.naive_variance_infinite is None
+    assert "no try under q was rejected" in found.note
+    assert found.q_accept == 1.0
+
+
+def test_nothing_estimated() -> None:
+    found = summarise_loops(pack([Trace(0, loops=[Loop(LOOP, tries=3)])]), SITES)["draw"]
+    assert found.naive_variance_infinite is None
+    assert found.mean_tries == 3.0
+    assert math.isnan(found.p_accept)
+    assert math.isnan(found.s_pq)
+    assert found.note == "nothing was estimated"
+
+
+def heavy(k: float, scale: float, entries: int, seed: int) -> LoopSummary:
+    s = scale * np.exp(k * np.random.default_rng(seed).exponential(size=entries))
+    made = [Loop(LOOP, tries_q=1, accepted_q=i % 2, runs_p=1, tries_p=1, s_pq_sum=x) for i, x in enumerate(s)]
+    return summarise_loops(pack([Trace(i, loops=[loop]) for i, loop in enumerate(made)]), SITES)["draw"]
+
+
+def test_an_infinite_mean_is_found_although_its_standard_error_is_as_large() -> None:
+    """Pareto values with index 1/2: the sample mean is about its own standard error from anything."""
+    verdicts = [heavy(k=2.0, scale=0.5, entries=3000, seed=seed) for seed in range(20)]
+    assert any(v.s_pq - 2 * v.s_pq_error < 1 for v in verdicts), "the plain rule would miss some"
+    assert all(v.naive_variance_infinite for v in verdicts)
+
+
+def test_a_heavy_tail_below_one_is_not_called_finite() -> None:
+    found = heavy(k=1.5, scale=1e-6, entries=3000, seed=1)
+    assert found.s_pq + 2 * found.s_pq_error < 1
+    assert found.naive_variance_infinite is None
+    assert "heavy tail" in found.note
+
+
+def test_one_bad_instance_among_good_ones_is_found() -> None:
+    rng = np.random.default_rng(2)
+    traces = []
+    for number in range(400):
+        traces.append(
+            Trace(
+                number,
+                loops=[
+                    Loop(
+                        LOOP,
+                        instance=i,
+                        tries_q=10,
+                        accepted_q=5,
+                        runs_p=1,
+                        tries_p=1,
+                        s_pq_sum=10 * level * rng.uniform(0.8, 1.2),
+                    )
+                    for i, level in enumerate([0.01, 0.02, 1.5, 0.01, 0.05])
+                ],
+            )
+        )
+    found = summarise_loops(pack(traces), SITES)["draw"]
+    assert found.s_pq == pytest.approx(1.59 / 5, rel=0.02)
+    assert found.s_pq_largest == pytest.approx(1.5, rel=0.02)
+    assert found.naive_variance_infinite is True
+
+
+def test_unequal_budgets_weigh_tries_not_entries() -> None:
+    loops = [
+        Loop(LOOP, tries_q=10, accepted_q=5, runs_p=1, tries_p=1, s_pq_sum=2.0),
+        Loop(LOOP, tries_q=30, accepted_q=5, runs_p=1, tries_p=3, s_pq_sum=4.0),
+    ]
+    found = summarise_loops(pack([Trace(i, loops=[loop]) for i, loop in enumerate(loops)]), SITES)["draw"]
+    assert found.s_pq == pytest.approx(6 / 40)
+    assert found.q_accept == pytest.approx(10 / 40)
+    assert found.p_accept == pytest.approx(2 / 4)
+
+
+def test_names_and_table() -> None:
+    packed = pack([Trace(0, loops=[Loop(LOOP), Loop(OTHER, parent=0)])])
+    found = summarise_loops(packed, SITES)
+    assert list(found) == ["draw", "draw/inner"]
+    assert found["inner"] is found["draw/inner"]
+    lines = repr(found).splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("loop")
+    assert lines[2].startswith("draw/inner")
+    assert "undecided (nothing was estimated)" in lines[1]
+    with pytest.raises(
+        KeyError, match='"missing" is no loop that a trace entered; the addresses are: "draw", "draw/inner"'
+    ):
+        found["missing"]
+    assert repr(summarise_loops(pack([]), SITES)) == "no loops"
