@@ -1,0 +1,86 @@
+/* batch.c: see batch.h. */
+#include "batch.h"
+
+#include <stdio.h>
+
+#include "dist.h"
+
+/* ars.h makes every file that includes it announce its loops to libars. Nothing here has loops, and libars is not
+ * linked. */
+void ars__register_sites(ars__site *const *begin, ars__site *const *end) {
+    (void)begin;
+    (void)end;
+}
+
+int ars__batch_check(const void *bytes, size_t size, size_t count, char *text, size_t text_size) {
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < count; i++) {
+        ars_dist d;
+        char why[256];
+        size_t used = ars__dist_decode(&d, at, size, why, sizeof why);
+        if (!used) {
+            if (count == 1) {
+                snprintf(text, text_size, "%s", why);
+            } else {
+                snprintf(text, text_size, "row %zu: %s", i, why);
+            }
+            return -1;
+        }
+        at += used;
+        size -= used;
+    }
+    if (size) {
+        snprintf(text, text_size, "%zu bytes are left over after the last distribution", size);
+        return -1;
+    }
+    return 0;
+}
+
+/* What every call below starts with: counts that fit, and distributions that decode. */
+static int check_call(const void *bytes, size_t size, size_t count, size_t n, char *text, size_t text_size) {
+    if (count != 1 && count != n) {
+        snprintf(text, text_size, "%zu distributions for %zu values; give one, or one per value", count, n);
+        return -1;
+    }
+    return ars__batch_check(bytes, size, count, text, text_size);
+}
+
+/* The bytes were checked by check_call, so this succeeds. */
+static size_t next(ars_dist *d, const unsigned char *at, const unsigned char *end) {
+    char why[256];
+    return ars__dist_decode(d, at, (size_t)(end - at), why, sizeof why);
+}
+
+int ars__batch_log_density(const void *bytes, size_t size, size_t count, const double *x, size_t n, double *out,
+                           char *text, size_t text_size) {
+    if (check_call(bytes, size, count, n, text, text_size)) return -1;
+    const unsigned char *at = bytes, *end = at + size;
+    ars_dist d;
+    for (size_t i = 0; i < n; i++) {
+        if (i < count) at += next(&d, at, end);
+        if (d.kind == ARS_DIST_PRIOR) {
+            snprintf(text, text_size, "Prior has no density of its own");
+            return -1;
+        }
+        out[i] = ars__dist_log_density(&d, x[i]);
+    }
+    return 0;
+}
+
+int ars__batch_sample(const void *bytes, size_t size, size_t count, uint64_t seed, uint64_t trace, uint64_t stream,
+                      size_t n, double *out, char *text, size_t text_size) {
+    if (check_call(bytes, size, count, n, text, text_size)) return -1;
+    const unsigned char *at = bytes, *end = at + size;
+    ars__rng rng;
+    ars__rng_init(&rng, seed, trace, stream);
+    ars_dist d;
+    for (size_t i = 0; i < n; i++) {
+        if (i < count) at += next(&d, at, end);
+        if (d.kind == ARS_DIST_PRIOR) {
+            snprintf(text, text_size, "Prior cannot be sampled on its own");
+            return -1;
+        }
+        out[i] = ars__dist_sample(&d, &rng);
+    }
+    return 0;
+}

@@ -1,0 +1,276 @@
+/* dist.c: the table of distributions, their constructors, their checks, and their form on the wire. */
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dist_kinds.h"
+
+const struct ars__kind ars__kinds[ARS_DIST_PRIOR + 1] = {
+    [0] = {"unknown", 0, false, -1, {{0}}, NULL, NULL},
+    [ARS_DIST_UNIFORM] =
+        {"Uniform", 2, false, 0, {{"low", ARS__REAL}, {"high", ARS__REAL}}, ars__log_uniform, ars__draw_uniform},
+    [ARS_DIST_NORMAL] =
+        {"Normal", 2, false, -1, {{"mean", ARS__REAL}, {"std", ARS__POSITIVE}}, ars__log_normal, ars__draw_normal},
+    [ARS_DIST_BERNOULLI] =
+        {"Bernoulli", 1, true, -1, {{"p", ARS__PROBABILITY}}, ars__log_bernoulli, ars__draw_bernoulli},
+    [ARS_DIST_CATEGORICAL] = {"Categorical", 0, true, -1, {{0}}, NULL, NULL},
+    [ARS_DIST_POISSON] = {"Poisson", 1, true, -1, {{"rate", ARS__RATE}}, ars__log_poisson, ars__draw_poisson},
+    [ARS_DIST_BINOMIAL] =
+        {"Binomial", 2, true, -1, {{"n", ARS__COUNT}, {"p", ARS__PROBABILITY}}, ars__log_binomial, ars__draw_binomial},
+    [ARS_DIST_BETA] = {"Beta", 2, false, -1, {{"a", ARS__SHAPE}, {"b", ARS__SHAPE}}, ars__log_beta, ars__draw_beta},
+    [ARS_DIST_GAMMA] =
+        {"Gamma", 2, false, -1, {{"shape", ARS__SHAPE}, {"rate", ARS__POSITIVE}}, ars__log_gamma, ars__draw_gamma},
+    [ARS_DIST_EXPONENTIAL] =
+        {"Exponential", 1, false, -1, {{"rate", ARS__POSITIVE}}, ars__log_exponential, ars__draw_exponential},
+    [ARS_DIST_WEIBULL] = {"Weibull",
+                          2,
+                          false,
+                          -1,
+                          {{"scale", ARS__POSITIVE}, {"shape", ARS__SHAPE}},
+                          ars__log_weibull,
+                          ars__draw_weibull},
+    [ARS_DIST_LOGNORMAL] = {"LogNormal",
+                            2,
+                            false,
+                            -1,
+                            {{"mu", ARS__REAL}, {"sigma", ARS__POSITIVE}},
+                            ars__log_lognormal,
+                            ars__draw_lognormal},
+    [ARS_DIST_TRUNCATED_NORMAL] =
+        {"TruncatedNormal",
+         4,
+         false,
+         2,
+         {{"mean", ARS__REAL}, {"std", ARS__POSITIVE}, {"low", ARS__BOUND}, {"high", ARS__BOUND}},
+         ars__log_truncated_normal,
+         ars__draw_truncated_normal},
+    [ARS_DIST_SCALED_BETA] = {"ScaledBeta",
+                              4,
+                              false,
+                              2,
+                              {{"a", ARS__SHAPE}, {"b", ARS__SHAPE}, {"low", ARS__REAL}, {"high", ARS__REAL}},
+                              ars__log_scaled_beta,
+                              ars__draw_scaled_beta},
+    [ARS_DIST_MIXTURE] = {"Mixture", 0, false, -1, {{0}}, NULL, NULL},
+    [ARS_DIST_PRIOR] = {"Prior", 0, false, -1, {{0}}, NULL, NULL},
+};
+
+/* ---- constructors ------------------------------------------------------------------------------------------------- */
+
+ars_dist ars_uniform(double low, double high) {
+    return (ars_dist){ARS_DIST_UNIFORM, 2, {low, high}, NULL};
+}
+ars_dist ars_normal(double mean, double std) {
+    return (ars_dist){ARS_DIST_NORMAL, 2, {mean, std}, NULL};
+}
+ars_dist ars_bernoulli(double p) {
+    return (ars_dist){ARS_DIST_BERNOULLI, 1, {p}, NULL};
+}
+ars_dist ars_poisson(double rate) {
+    return (ars_dist){ARS_DIST_POISSON, 1, {rate}, NULL};
+}
+ars_dist ars_binomial(unsigned n, double p) {
+    return (ars_dist){ARS_DIST_BINOMIAL, 2, {n, p}, NULL};
+}
+ars_dist ars_beta(double a, double b) {
+    return (ars_dist){ARS_DIST_BETA, 2, {a, b}, NULL};
+}
+ars_dist ars_gamma(double shape, double rate) {
+    return (ars_dist){ARS_DIST_GAMMA, 2, {shape, rate}, NULL};
+}
+ars_dist ars_exponential(double rate) {
+    return (ars_dist){ARS_DIST_EXPONENTIAL, 1, {rate}, NULL};
+}
+ars_dist ars_weibull(double scale, double shape) {
+    return (ars_dist){ARS_DIST_WEIBULL, 2, {scale, shape}, NULL};
+}
+ars_dist ars_lognormal(double mu, double sigma) {
+    return (ars_dist){ARS_DIST_LOGNORMAL, 2, {mu, sigma}, NULL};
+}
+
+ars_dist ars_truncated_normal(double mean, double std, double low, double high) {
+    return (ars_dist){ARS_DIST_TRUNCATED_NORMAL, 4, {mean, std, low, high}, NULL};
+}
+
+ars_dist ars_categorical(const double *p, size_t k) {
+    return (ars_dist){ARS_DIST_CATEGORICAL, k < UINT_MAX ? (unsigned)k : UINT_MAX, {0}, p};
+}
+
+const char *ars__dist_name(unsigned kind) {
+    return ars__kinds[kind <= ARS_DIST_PRIOR ? kind : 0].name;
+}
+
+ars_dist ars__component(const double *p) {
+    unsigned kind = (unsigned)p[1];
+    ars_dist d = {kind, ars__kinds[kind].n, {p[2], p[3], p[4], p[5]}, NULL};
+    return d;
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------- */
+
+static int __attribute__((format(printf, 3, 4))) wrong(char *text, size_t size, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (size) vsnprintf(text, size, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+/* What a value breaks, or NULL. */
+static const char *broken_rule(enum ars__rule rule, double x) {
+    switch (rule) {
+    case ARS__REAL:
+        return isfinite(x) ? NULL : "a finite number";
+    case ARS__POSITIVE:
+        return isfinite(x) && x > 0 ? NULL : "a positive finite number";
+    case ARS__SHAPE:
+        return x >= 1e-100 && x <= 1e100 ? NULL : "a positive number from 1e-100 to 1e100";
+    case ARS__RATE:
+        return x >= 0 && x <= 1e15 ? NULL : "a number from 0 to 1e15";
+    case ARS__COUNT:
+        return x >= 0 && x <= 4294967295. && x == floor(x) ? NULL : "a whole number from 0 to 4294967295";
+    case ARS__PROBABILITY:
+        return x >= 0 && x <= 1 ? NULL : "a probability from 0 to 1";
+    case ARS__BOUND:
+        return isnan(x) ? "a number" : NULL;
+    }
+    return "known";
+}
+
+static int check_scalars(const ars_dist *d, char *text, size_t size) {
+    const struct ars__kind *kind = &ars__kinds[d->kind];
+    for (unsigned i = 0; i < kind->n; i++) {
+        const char *rule = broken_rule(kind->param[i].rule, d->a[i]);
+        if (rule)
+            return wrong(text, size, "%s: %s is %.12g, must be %s", kind->name, kind->param[i].name, d->a[i], rule);
+    }
+    if (kind->low < 0) return 0;
+    double low = d->a[kind->low], high = d->a[kind->low + 1];
+    if (!(low < high))
+        return wrong(text, size, "%s: low is %.12g, must be below high, which is %.12g", kind->name, low, high);
+    if (isfinite(low) && isfinite(high) && isinf(high - low))
+        return wrong(text, size, "%s: low is %.12g and high is %.12g, too far apart for a double", kind->name, low,
+                     high);
+    return 0;
+}
+
+/* Beyond this the density's exponent overflows; nothing that far away is a meant truncation. */
+static int check_truncation(const ars_dist *d, char *text, size_t size) {
+    if (ars__truncate(d->a).a <= 1e100) return 0;
+    return wrong(
+        text, size,
+        "TruncatedNormal: low is %.12g and high is %.12g, more than 1e100 times std from the mean, which is %.12g",
+        d->a[2], d->a[3], d->a[0]);
+}
+
+static int check_sum(const char *name, const char *what, double sum, char *text, size_t size) {
+    if (fabs(sum - 1) <= 1e-9) return 0;
+    return wrong(text, size, "%s: the %s sum to %.12g, must sum to 1", name, what, sum);
+}
+
+static int check_categorical(const ars_dist *d, char *text, size_t size) {
+    if (d->n < 1 || d->n > ARS_WIRE_MAX_CATEGORIES)
+        return wrong(text, size, "Categorical: k is %u, must be from 1 to %d", d->n, ARS_WIRE_MAX_CATEGORIES);
+    if (!d->p) return wrong(text, size, "Categorical: p is NULL, must point to %u probabilities", d->n);
+    double sum = 0;
+    for (unsigned i = 0; i < d->n; i++) {
+        if (!(d->p[i] >= 0 && d->p[i] <= 1 + 1e-9))
+            return wrong(text, size, "Categorical: p[%u] is %.12g, must be a probability from 0 to 1", i, d->p[i]);
+        sum += d->p[i];
+    }
+    return check_sum("Categorical", "probabilities", sum, text, size);
+}
+
+static int check_component(const double *p, unsigned i, bool discrete, char *text, size_t size) {
+    if (!(p[0] >= 0 && p[0] <= 1 + 1e-9))
+        return wrong(text, size, "Mixture: the weight of component %u is %.12g, must be from 0 to 1", i, p[0]);
+    if (!(p[1] >= 1 && p[1] < ARS_DIST_PRIOR) || p[1] != floor(p[1]) || !ars__kinds[(unsigned)p[1]].n)
+        return wrong(text, size, "Mixture: component %u is of kind %.12g, which a component cannot be", i, p[1]);
+    ars_dist d = ars__component(p);
+    const struct ars__kind *kind = &ars__kinds[d.kind];
+    for (unsigned j = kind->n; j < 4; j++) {
+        if (d.a[j] != 0)
+            return wrong(text, size, "Mixture: component %u (%s) has an unused parameter that is not 0", i, kind->name);
+    }
+    if (kind->discrete != discrete)
+        return wrong(text, size, "Mixture: component %u (%s) is %s, component 0 is not", i, kind->name,
+                     kind->discrete ? "discrete" : "continuous");
+    char why[256];
+    if (ars__dist_check(&d, why, sizeof why)) return wrong(text, size, "Mixture: component %u: %s", i, why);
+    return 0;
+}
+
+static int check_mixture(const ars_dist *d, char *text, size_t size) {
+    unsigned components = d->n / ARS__COMPONENT;
+    if (d->n % ARS__COMPONENT || components < 1 || components > ARS_WIRE_MAX_COMPONENTS)
+        return wrong(text, size, "Mixture: n is %u, must be %d per component, for 1 to %d components", d->n,
+                     ARS__COMPONENT, ARS_WIRE_MAX_COMPONENTS);
+    if (!d->p) return wrong(text, size, "Mixture: p is NULL, must point to the components");
+    double sum = 0;
+    for (unsigned i = 0; i < components; i++) {
+        double kind = d->p[1];
+        bool discrete = kind >= 1 && kind <= ARS_DIST_PRIOR && ars__kinds[(unsigned)kind].discrete;
+        if (check_component(d->p + i * ARS__COMPONENT, i, discrete, text, size)) return -1;
+        sum += d->p[i * ARS__COMPONENT];
+    }
+    return check_sum("Mixture", "weights", sum, text, size);
+}
+
+int ars__dist_check(const ars_dist *d, char *text, size_t size) {
+    if (d->kind == ARS_DIST_CATEGORICAL) return check_categorical(d, text, size);
+    if (d->kind == ARS_DIST_MIXTURE) return check_mixture(d, text, size);
+    if (d->kind == ARS_DIST_PRIOR)
+        return wrong(text, size, "Prior: stands for another distribution, which must be put in its place");
+    if (d->kind < 1 || d->kind > ARS_DIST_PRIOR)
+        return wrong(text, size, "distribution of unknown kind %u; make it with ars_normal() and the like", d->kind);
+    if (check_scalars(d, text, size)) return -1;
+    return d->kind == ARS_DIST_TRUNCATED_NORMAL ? check_truncation(d, text, size) : 0;
+}
+
+/* ---- the wire ----------------------------------------------------------------------------------------------------- */
+
+/* Kinds whose parameters are a list of any length, kept by the caller. */
+static bool listed(unsigned kind) {
+    return kind == ARS_DIST_CATEGORICAL || kind == ARS_DIST_MIXTURE;
+}
+
+size_t ars__dist_encode(const ars_dist *d, void *bytes, size_t capacity) {
+    if (d->kind < 1 || d->kind > ARS_DIST_PRIOR) return 0;
+    size_t n = listed(d->kind) ? d->n : ars__kinds[d->kind].n;
+    struct ars_wire_dist header = {.kind = (uint16_t)d->kind, .n = (uint32_t)n};
+    size_t size = sizeof header + n * sizeof(double);
+    if (size > capacity || (listed(d->kind) && n && !d->p)) return 0;
+    memcpy(bytes, &header, sizeof header);
+    if (n) memcpy((unsigned char *)bytes + sizeof header, listed(d->kind) ? d->p : d->a, n * sizeof(double));
+    return size;
+}
+
+static int decode(ars_dist *d, const void *bytes, size_t size, char *text, size_t text_size) {
+    struct ars_wire_dist header;
+    if (size < sizeof header) return wrong(text, text_size, "a distribution of %zu bytes is too short", size);
+    memcpy(&header, bytes, sizeof header);
+    if (header.kind < 1 || header.kind > ARS_DIST_PRIOR)
+        return wrong(text, text_size, "distribution of unknown kind %u", header.kind);
+    const struct ars__kind *kind = &ars__kinds[header.kind];
+    if (header.reserved) return wrong(text, text_size, "%s: reserved is %u, must be 0", kind->name, header.reserved);
+    if (header.n > (size - sizeof header) / sizeof(double))
+        return wrong(text, text_size, "%s: n is %u, but only %zu bytes follow", kind->name, header.n,
+                     size - sizeof header);
+    const double *p = (const double *)((const unsigned char *)bytes + sizeof header);
+    *d = (ars_dist){.kind = header.kind, .n = header.n};
+    if (listed(header.kind)) {
+        d->p = p;
+    } else if (header.n == kind->n) {
+        memcpy(d->a, p, header.n * sizeof(double));
+    } else {
+        return wrong(text, text_size, "%s: n is %u, must be %u", kind->name, header.n, kind->n);
+    }
+    return header.kind == ARS_DIST_PRIOR ? 0 : ars__dist_check(d, text, text_size);
+}
+
+size_t ars__dist_decode(ars_dist *d, const void *bytes, size_t size, char *text, size_t text_size) {
+    if (decode(d, bytes, size, text, text_size)) return 0;
+    return sizeof(struct ars_wire_dist) + d->n * sizeof(double);
+}

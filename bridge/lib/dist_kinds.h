@@ -1,0 +1,93 @@
+/* dist_kinds.h: what a distribution is made of, and the mathematics that its density and its sampler share. Private to
+ * dist*.c. */
+#ifndef ARS_LIB_DIST_KINDS_H
+#define ARS_LIB_DIST_KINDS_H
+
+#include "dist.h"
+
+/* What a parameter must be. Checked in dist.c. */
+enum ars__rule {
+    ARS__REAL,        /* finite */
+    ARS__POSITIVE,    /* finite, > 0 */
+    ARS__SHAPE,       /* 1e-100 .. 1e100: beyond, neither density nor sampler means anything in doubles */
+    ARS__RATE,        /* 0 .. 1e15: counts must be whole doubles */
+    ARS__COUNT,       /* a whole number, 0 .. 2^32 - 1 */
+    ARS__PROBABILITY, /* 0 .. 1 */
+    ARS__BOUND        /* not NaN; may be infinite */
+};
+
+/* One row per kind whose parameters are a fixed number of doubles: adding such a distribution is one row in dist.c, a
+ * density and a sampler. Categorical and Mixture have n = 0 and no functions here. */
+struct ars__kind {
+    const char *name;
+    unsigned n;
+    bool discrete;
+    int low; /* the parameter that must be below the next one; -1: none */
+    struct {
+        const char *name;
+        enum ars__rule rule;
+    } param[4];
+    double (*log_density)(const double *a, double x); /* x is finite */
+    double (*sample)(const double *a, ars__rng *rng);
+};
+
+extern const struct ars__kind ars__kinds[ARS_DIST_PRIOR + 1]; /* by code; 0 is no distribution */
+
+enum { ARS__COMPONENT = 6 }; /* doubles of a Mixture's component: weight, kind, four parameters */
+
+/* The component at `p` as a distribution of its own. */
+ars_dist ars__component(const double *p);
+
+double ars__log_uniform(const double *a, double x);
+double ars__log_normal(const double *a, double x);
+double ars__log_bernoulli(const double *a, double x);
+double ars__log_poisson(const double *a, double x);
+double ars__log_binomial(const double *a, double x);
+double ars__log_beta(const double *a, double x);
+double ars__log_gamma(const double *a, double x);
+double ars__log_exponential(const double *a, double x);
+double ars__log_weibull(const double *a, double x);
+double ars__log_lognormal(const double *a, double x);
+double ars__log_truncated_normal(const double *a, double x);
+double ars__log_scaled_beta(const double *a, double x);
+
+double ars__draw_uniform(const double *a, ars__rng *rng);
+double ars__draw_normal(const double *a, ars__rng *rng);
+double ars__draw_bernoulli(const double *a, ars__rng *rng);
+double ars__draw_poisson(const double *a, ars__rng *rng);
+double ars__draw_binomial(const double *a, ars__rng *rng);
+double ars__draw_beta(const double *a, ars__rng *rng);
+double ars__draw_gamma(const double *a, ars__rng *rng);
+double ars__draw_exponential(const double *a, ars__rng *rng);
+double ars__draw_weibull(const double *a, ars__rng *rng);
+double ars__draw_lognormal(const double *a, ars__rng *rng);
+double ars__draw_truncated_normal(const double *a, ars__rng *rng);
+double ars__draw_scaled_beta(const double *a, ars__rng *rng);
+
+/* ---- dist_math.c -------------------------------------------------------------------------------------------------- */
+
+/* log x for x >= 0, without the division-by-zero exception at 0: a simulator may have traps on. */
+double ars__ln(double x);
+
+/* log of the Poisson and binomial probabilities for real x (and y = n - x), by Loader's saddle-point expansion: no
+ * cancellation for large arguments. q = 1 - p is given apart to keep its digits. */
+double ars__log_poisson_raw(double x, double rate);
+double ars__log_binomial_raw(double x, double y, double p, double q);
+
+/* A truncated Normal seen from the point of [low, high] that is nearest to its mean. With t the distance from there
+ * in units of std, the density is proportional to exp(-t (2 a + t) / 2) for 0 <= t <= h if the mean is outside
+ * (a >= 0 is the distance of the mean), and to exp(-z^2 / 2) for alpha <= z <= beta if it is inside. Far in a tail
+ * nothing cancels in this form. */
+struct ars__truncation {
+    bool inside;  /* the mean is in [low, high] */
+    bool flipped; /* the near end is high */
+    bool narrow;  /* the density varies by a factor of at most e^(1/2) if inside, e if not: nearly uniform */
+    double alpha, beta;
+    double a, h;
+};
+struct ars__truncation ars__truncate(const double *a);
+
+/* Normal tail over density, Q(a) / phi(a), for a >= 0. */
+double ars__mills(double a);
+
+#endif /* ARS_LIB_DIST_KINDS_H */

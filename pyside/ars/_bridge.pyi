@@ -1,0 +1,6 @@
+"""The compiled module that bridge/cffi/build_bridge.py makes. Only ars._native imports it."""
+
+from typing import Any
+
+ffi: Any
+lib: Any

@@ -1,0 +1,236 @@
+"""The one module that touches ffi and lib: layouts, codes, densities and samplers of the C code.
+
+Every number below comes from bridge/lib/wire.h through cffi. The names of the members are written out so that type
+checkers and readers see them; the tests compare them with the header.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from enum import IntEnum, IntFlag
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ars._bridge import ffi, lib
+
+if sys.byteorder != "little":
+    raise ImportError("ars needs a little-endian machine: the wire format is the memory layout of one")
+
+MAGIC: Final[int] = lib.ARS_WIRE_MAGIC
+VERSION: Final[int] = lib.ARS_WIRE_VERSION
+VERSION_MIN: Final[int] = lib.ARS_WIRE_VERSION_MIN
+MAX_MESSAGE: Final[int] = lib.ARS_WIRE_MAX_MESSAGE
+MAX_NAME: Final[int] = lib.ARS_WIRE_MAX_NAME
+MAX_SITES: Final[int] = lib.ARS_WIRE_MAX_SITES
+MAX_CATEGORIES: Final[int] = lib.ARS_WIRE_MAX_CATEGORIES
+MAX_COMPONENTS: Final[int] = lib.ARS_WIRE_MAX_COMPONENTS
+MAX_TOLD: Final[int] = lib.ARS_WIRE_MAX_TOLD
+MAX_STEP: Final[int] = lib.ARS_WIRE_MAX_STEP
+MAX_TEXT: Final[int] = lib.ARS_WIRE_TEXT
+NO_SITE: Final[int] = lib.ARS_NO_SITE
+
+
+class Message(IntEnum):
+    """enum ars_message"""
+
+    HELLO = lib.ARS_MSG_HELLO
+    WELCOME = lib.ARS_MSG_WELCOME
+    RUN = lib.ARS_MSG_RUN
+    SITES = lib.ARS_MSG_SITES
+    STEPS = lib.ARS_MSG_STEPS
+    REPLIES = lib.ARS_MSG_REPLIES
+    TRACES = lib.ARS_MSG_TRACES
+    DONE = lib.ARS_MSG_DONE
+    CANCEL = lib.ARS_MSG_CANCEL
+    QUIT = lib.ARS_MSG_QUIT
+    ERROR = lib.ARS_MSG_ERROR
+
+
+class RunFlag(IntFlag):
+    """enum ars_run_flags"""
+
+    POSTERIOR = lib.ARS_RUN_POSTERIOR
+    PROPOSE_PRIOR = lib.ARS_RUN_PROPOSE_PRIOR
+    LOOPS_PRIOR = lib.ARS_RUN_LOOPS_PRIOR
+    ESTIMATE = lib.ARS_RUN_ESTIMATE
+    RECORD_PRIORS = lib.ARS_RUN_RECORD_PRIORS
+
+
+class SiteKind(IntEnum):
+    """enum ars_site_kind"""
+
+    SAMPLE = lib.ARS_SITE_SAMPLE
+    OBSERVE = lib.ARS_SITE_OBSERVE
+    RESULT = lib.ARS_SITE_RESULT
+    LOOP = lib.ARS_SITE_LOOP
+
+
+class DistKind(IntEnum):
+    """enum ars_dist_kind"""
+
+    UNIFORM = lib.ARS_DIST_UNIFORM
+    NORMAL = lib.ARS_DIST_NORMAL
+    BERNOULLI = lib.ARS_DIST_BERNOULLI
+    CATEGORICAL = lib.ARS_DIST_CATEGORICAL
+    POISSON = lib.ARS_DIST_POISSON
+    BINOMIAL = lib.ARS_DIST_BINOMIAL
+    BETA = lib.ARS_DIST_BETA
+    GAMMA = lib.ARS_DIST_GAMMA
+    EXPONENTIAL = lib.ARS_DIST_EXPONENTIAL
+    WEIBULL = lib.ARS_DIST_WEIBULL
+    LOGNORMAL = lib.ARS_DIST_LOGNORMAL
+    TRUNCATED_NORMAL = lib.ARS_DIST_TRUNCATED_NORMAL
+    SCALED_BETA = lib.ARS_DIST_SCALED_BETA
+    MIXTURE = lib.ARS_DIST_MIXTURE
+    PRIOR = lib.ARS_DIST_PRIOR
+
+
+class ReplyFlag(IntFlag):
+    """enum ars_reply_flags"""
+
+    ALWAYS_PRIOR = lib.ARS_REPLY_ALWAYS_PRIOR
+
+
+class FailureKind(IntEnum):
+    """enum ars_failure_kind"""
+
+    OK = lib.ARS_OK
+    CRASH = lib.ARS_FAIL_CRASH
+    EXIT = lib.ARS_FAIL_EXIT
+    TIMEOUT = lib.ARS_FAIL_TIMEOUT
+    TOO_MANY_TRIES = lib.ARS_FAIL_TOO_MANY_TRIES
+    NAN = lib.ARS_FAIL_NAN
+    MISUSE = lib.ARS_FAIL_MISUSE
+    LOOP_LEFT = lib.ARS_FAIL_LOOP_LEFT
+    RS_END = lib.ARS_FAIL_RS_END
+    OBSERVE_IN_LOOP = lib.ARS_FAIL_OBSERVE_IN_LOOP
+    PARAMETER = lib.ARS_FAIL_PARAMETER
+    SITE_CHANGED = lib.ARS_FAIL_SITE_CHANGED
+    OBSERVATION = lib.ARS_FAIL_OBSERVATION
+    FORK = lib.ARS_FAIL_FORK
+    THREADS = lib.ARS_FAIL_THREADS
+    MEMORY = lib.ARS_FAIL_MEMORY
+    LIMIT = lib.ARS_FAIL_LIMIT
+    PROTOCOL = lib.ARS_FAIL_PROTOCOL
+    OUTSIDE_TRACE = lib.ARS_FAIL_OUTSIDE_TRACE
+    LOST = lib.ARS_FAIL_LOST
+
+
+def failure_name(code: int) -> str:
+    """The name under which failures of this kind are counted: "crash", "too_many_tries", ..."""
+    try:
+        return FailureKind(code).name.lower()
+    except ValueError:
+        return f"unknown_{code}"
+
+
+def header_enum(name: str) -> dict[str, int]:
+    """The members of an enum of wire.h, as the header spells them."""
+    return {spelled: value for value, spelled in ffi.typeof(f"enum {name}").elements.items()}
+
+
+def _dtype(ctype: Any) -> np.dtype[Any]:
+    if ctype.kind == "primitive":
+        codes = {"char": "S1", "double": "<f8", "float": "<f4"}
+        kind = "u" if ctype.cname.startswith("u") else "i"
+        return np.dtype(codes.get(ctype.cname, f"<{kind}{ffi.sizeof(ctype)}"))
+    if ctype.kind == "array":
+        if ctype.item.cname == "char":
+            return np.dtype(f"S{ctype.length}")
+        return np.dtype((_dtype(ctype.item), (ctype.length,)))
+    if ctype.kind == "struct":
+        return np.dtype(
+            {
+                "names": [name for name, _ in ctype.fields],
+                "formats": [_dtype(field.type) for _, field in ctype.fields],
+                "offsets": [field.offset for _, field in ctype.fields],
+                "itemsize": ffi.sizeof(ctype),
+            }
+        )
+    raise TypeError(f"{ctype.cname}: not a type that crosses the wire")
+
+
+_PREFIX: Final = "ars_wire_"
+
+# One dtype per struct ars_wire_X, under "X": "header", "hello", ..., "done". A nested header is a nested dtype.
+DTYPES: Final[Mapping[str, np.dtype[Any]]] = MappingProxyType(
+    {
+        name.removeprefix(_PREFIX): _dtype(ffi.typeof(f"struct {name}"))
+        for name in ffi.list_types()[1]
+        if name.startswith(_PREFIX)
+    }
+)
+
+
+# Encoded distributions (ars_wire_dist): one, several, or the rows of a table of 8-byte words.
+Encoded = bytes | Sequence[bytes] | npt.NDArray[np.uint64]
+
+
+def _joined(encoded: Encoded) -> tuple[npt.NDArray[np.uint8], int]:
+    """All encoded distributions in one aligned buffer, and how many there are."""
+    if isinstance(encoded, np.ndarray):
+        return np.ascontiguousarray(encoded).view(np.uint8).reshape(-1), len(encoded)
+    items = [encoded] if isinstance(encoded, bytes) else encoded
+    joined = b"".join(items)
+    buffer = np.zeros(-(-len(joined) // 8), dtype=np.uint64).view(np.uint8)[: len(joined)]
+    buffer[:] = np.frombuffer(joined, dtype=np.uint8)
+    return buffer, len(items)
+
+
+def _call(function: Any, encoded: Encoded, *arguments: Any) -> None:
+    buffer, count = _joined(encoded)
+    text = ffi.new("char[]", 512)
+    if function(ffi.from_buffer(buffer), len(buffer), count, *arguments, text, len(text)):
+        raise ValueError(ffi.string(text).decode("utf-8", "replace"))
+
+
+def _doubles(array: npt.NDArray[np.float64], *, writable: bool = False) -> Any:
+    return ffi.from_buffer("double[]", array, require_writable=writable)
+
+
+def check(encoded: Encoded) -> None:
+    """Raises ValueError, with what is wrong, unless these are valid encoded distributions."""
+    _call(lib.ars__batch_check, encoded)
+
+
+def log_density(encoded: Encoded, x: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """The log density of every x under its distribution; a single distribution serves all."""
+    values = np.ascontiguousarray(x, dtype=np.float64)
+    out = np.empty(values.shape, dtype=np.float64)
+    _call(
+        lib.ars__batch_log_density,
+        encoded,
+        _doubles(values.reshape(-1)),
+        values.size,
+        _doubles(out.reshape(-1), writable=True),
+    )
+    return out
+
+
+def sample(encoded: Encoded, n: int, seed: int, trace: int = 0, stream: int = 0) -> npt.NDArray[np.float64]:
+    """n values, one per distribution or all from a single one, drawn from the stream (seed, trace, stream)."""
+    for name, number in (("seed", seed), ("trace", trace), ("stream", stream)):
+        if not 0 <= number < 1 << 64:
+            raise ValueError(f"{name} is {number}, must be from 0 to 2**64 - 1")
+    if n < 0:
+        raise ValueError(f"n is {n}, must not be negative")
+    out = np.empty(n, dtype=np.float64)
+    _call(lib.ars__batch_sample, encoded, seed, trace, stream, n, _doubles(out, writable=True))
+    return out
+
+
+def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]:
+    """One block of Philox4x32-10."""
+    out = ffi.new("uint32_t[4]")
+    lib.ars__philox(ffi.new("uint32_t[4]", list(counter)), ffi.new("uint32_t[2]", list(key)), out)
+    return out[0], out[1], out[2], out[3]
+
+
+def dist_name(kind: int) -> str:
+    """ "Normal" for DistKind.NORMAL; "unknown" for a code that the C code does not know."""
+    name: str = ffi.string(lib.ars__dist_name(kind)).decode("ascii")
+    return name
