@@ -1,0 +1,88 @@
+"""ars: amortized rejection sampling for simulators. See README.md."""
+
+from ars.budget import Budget
+from ars.distributions import (
+    Bernoulli,
+    Beta,
+    Binomial,
+    Categorical,
+    Distribution,
+    Exponential,
+    Gamma,
+    LogNormal,
+    Mixture,
+    Normal,
+    Poisson,
+    Prior,
+    ScaledBeta,
+    TruncatedNormal,
+    Uniform,
+    Weibull,
+)
+from ars.errors import (
+    ArsError,
+    ArsWarning,
+    BiasWarning,
+    HostLostError,
+    LaunchError,
+    ObservationError,
+    ProposalError,
+    ProtocolError,
+    RunInterrupted,
+    SimulatorError,
+    SupportWarning,
+    TraceFailure,
+)
+from ars.failures import Failure, Failures
+from ars.loops import NaiveVarianceWarning
+from ars.posterior import Posterior, RunInfo, Traces
+from ars.proposers import Drawn
+from ars.simulator import Simulator
+
+__all__ = [
+    "ArsError",
+    "ArsWarning",
+    "Bernoulli",
+    "Beta",
+    "BiasWarning",
+    "Binomial",
+    "Budget",
+    "Categorical",
+    "Distribution",
+    "Drawn",
+    "Exponential",
+    "Failure",
+    "Failures",
+    "Gamma",
+    "HostLostError",
+    "LaunchError",
+    "LogNormal",
+    "Mixture",
+    "NaiveVarianceWarning",
+    "Normal",
+    "ObservationError",
+    "Poisson",
+    "Posterior",
+    "Prior",
+    "ProposalError",
+    "ProtocolError",
+    "RunInfo",
+    "RunInterrupted",
+    "ScaledBeta",
+    "Simulator",
+    "SimulatorError",
+    "SupportWarning",
+    "TraceFailure",
+    "Traces",
+    "TruncatedNormal",
+    "Uniform",
+    "Weibull",
+]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("libars")
+    raise AttributeError(f"module 'ars' has no attribute {name!r}")

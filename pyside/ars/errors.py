@@ -1,0 +1,87 @@
+"""What can go wrong, as one tree. Every error says what was wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ars.failures import Failure
+    from ars.posterior import Posterior, Traces
+
+__all__ = [
+    "ArsError",
+    "ArsWarning",
+    "BiasWarning",
+    "HostLostError",
+    "LaunchError",
+    "ObservationError",
+    "ProposalError",
+    "ProtocolError",
+    "RunInterrupted",
+    "SimulatorError",
+    "SupportWarning",
+    "TraceFailure",
+]
+
+
+class ArsError(Exception):
+    """The root of the tree.
+
+    ``partial`` holds whatever the run had finished when the error came, or None if there was no run.
+    """
+
+    partial: Posterior | Traces | None = None
+
+
+class LaunchError(ArsError):
+    """The simulator could not be started: missing, not executable, not linked against libars, or it never began."""
+
+
+class ProtocolError(ArsError):
+    """A peer sent bytes that the protocol does not allow."""
+
+
+class HostLostError(ArsError):
+    """The simulator's processes went away in the middle of a run."""
+
+
+class SimulatorError(ArsError):
+    """The simulator ran, and went wrong."""
+
+
+class TraceFailure(SimulatorError):
+    """A trace failed and the run's policy is ``on_failure="raise"``.
+
+    ``failures`` are the ones that had arrived when the run stopped; ``partial`` holds every finished trace.
+    """
+
+    def __init__(self, message: str, failures: Sequence[Failure] = ()) -> None:
+        super().__init__(message)
+        self.failures: tuple[Failure, ...] = tuple(failures)
+
+
+class ObservationError(TraceFailure):
+    """The observed data do not fit what the simulator observes. Raised whatever the policy."""
+
+
+class ProposalError(ArsError):
+    """A proposal written by hand raised an error, or returned something that cannot be used."""
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a run. ``partial`` holds every trace that had finished; the simulator can be used again."""
+
+    partial: Posterior | Traces | None = None
+
+
+class ArsWarning(UserWarning):
+    """The root of our warnings."""
+
+
+class SupportWarning(ArsWarning):
+    """A proposal gives probability 0 to values that the prior can take."""
+
+
+class BiasWarning(ArsWarning):
+    """What was asked for makes the weights biased."""

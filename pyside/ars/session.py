@@ -1,0 +1,392 @@
+"""One launched simulator and the conversation with its host: handshake, runs, the end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import NamedTuple
+
+import numpy as np
+import zmq
+
+from ars import _native as native
+from ars import wire
+from ars._native import Message
+from ars.columns import Columns, Site
+from ars.errors import HostLostError, LaunchError, ProtocolError, RunInterrupted
+from ars.launch import Family
+from ars.proposers import Proposer
+from ars.wire import Done, Hello, RunConfig, SiteTable, StepBatch
+
+__all__ = ["RunSummary", "Session"]
+
+_log = logging.getLogger("ars.session")
+
+_POLL_MS = 200
+_CANCEL_WITHIN = 5.0
+_ERROR_DELIVERY = 0.1  # seconds for the host to read why we give up
+_DRAIN_LIMIT = 256  # messages taken in one go before requests are answered
+
+
+class RunSummary(NamedTuple):
+    """How a run went: the host's counters, and ours."""
+
+    done: Done
+    seconds: float
+    messages_sent: int
+    messages_received: int
+    steps_messages: int
+    requests: int
+
+    def stats(self) -> dict[str, float]:
+        """The counters under the names of ``post.stats``."""
+        return {
+            "snapshots": self.done.snapshots,
+            "continuations": self.done.continuations,
+            "tries_q": self.done.tries_q,
+            "tries_p": self.done.tries_p,
+            "requests": self.requests,
+            "requests_per_message": self.requests / self.steps_messages if self.steps_messages else 0.0,
+            "zmq_messages_sent": self.messages_sent,
+            "zmq_messages_received": self.messages_received,
+            "workers_started": self.done.workers_started,
+            "seconds": self.seconds,
+        }
+
+
+class _Inbox(NamedTuple):
+    """What one round of receiving brought."""
+
+    steps: list[StepBatch]
+    columns: list[Columns]
+    done: Done | None
+
+
+class Session:
+    """The controller's end of one family of simulator processes.
+
+    ``on_columns`` and ``proposer`` are called in the thread that calls ``run``. After a run, also a cancelled one, the
+    session can be used again; after a ProtocolError or a HostLostError it is closed.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        workers: int | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        startup_timeout: float = 60.0,
+        show_stdout: bool = False,
+    ) -> None:
+        self.sites = SiteTable()
+        self._owner = os.getpid()
+        self._run = 0
+        self._peer = b""
+        self._sent = self._received = 0
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket = self._context.socket(zmq.ROUTER)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.SNDHWM, 0)
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a host that is gone is an error, not a silence
+        self._socket.setsockopt(zmq.MAXMSGSIZE, native.MAX_MESSAGE)
+        try:
+            self._family = Family(
+                command, workers=workers, env=env, cwd=cwd, show_stdout=show_stdout, before_start=self._socket.bind
+            )
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+        try:
+            self.hello = self._handshake(startup_timeout)
+        except BaseException:
+            self.close()
+            raise
+
+    # ---- the handshake -----------------------------------------------------------------------------------------------
+
+    def _handshake(self, startup_timeout: float) -> Hello:
+        self._family.wait_loaded()
+        deadline = time.monotonic() + startup_timeout
+        while not self._socket.poll(min(_POLL_MS, 50)):
+            self._family.check_starting()
+            if time.monotonic() > deadline:
+                raise self._family.never_began(startup_timeout)
+        self._peer, *frames = self._socket.recv_multipart()
+        try:
+            if wire.decode_header(frames[0]).type is Message.ERROR:
+                raise LaunchError(f"{self._family.name}: {wire.decode_error(frames[0])}")
+            hello = wire.decode_hello(frames[0])
+            if hello.token != self._family.token:
+                raise ProtocolError("HELLO: the token is not the one that this simulator was started with")
+            version = wire.choose_version(hello)
+        except ProtocolError as error:
+            self._give_up(str(error))
+            raise
+        self._send(wire.encode_welcome(version))
+        return hello
+
+    # ---- a run -------------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        config: RunConfig,
+        proposer: Proposer,
+        on_columns: Callable[[Columns], bool],
+    ) -> RunSummary:
+        """One run, to its DONE. ``on_columns`` gets finished traces as they come and returns True to stop the run."""
+        if self.closed:
+            raise HostLostError("this session is closed")
+        self._run += 1
+        sent, received = self._sent, self._received
+        conversation = _Conversation(self, config, proposer, on_columns)
+        started = time.monotonic()
+        try:
+            self._send(wire.encode_run(config, self._run))
+            with _Interrupts() as interrupts:
+                done = conversation.converse(interrupts)
+        except KeyboardInterrupt as interrupt:
+            self._cancel(conversation)
+            raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
+        except ProtocolError as error:
+            self._give_up(str(error))
+            self.close()
+            raise
+        except HostLostError:
+            self.close()
+            raise
+        except BaseException:
+            self._cancel(conversation)
+            raise
+        return RunSummary(
+            done,
+            time.monotonic() - started,
+            self._sent - sent,
+            self._received - received,
+            conversation.steps_messages,
+            conversation.requests,
+        )
+
+    def _cancel(self, conversation: _Conversation) -> None:
+        """Stops the run and takes in what had finished. If the host does not stop, the family is ended."""
+        try:
+            conversation.cancel()
+        except BaseException as error:  # a second Ctrl-C too: the first reason is the one to report
+            _log.warning("the run could not be stopped in good order (%s); the simulator is ended", error)
+            self.close()
+
+    # ---- messages ----------------------------------------------------------------------------------------------------
+
+    def _send(self, frame: bytes) -> None:
+        try:
+            self._socket.send_multipart([self._peer, frame])
+        except zmq.ZMQError as error:
+            raise self._lost() from error
+        self._sent += 1
+
+    def _receive(self, wait_ms: int) -> list[list[bytes]]:
+        """Every message that waits, without the peer's name; waits for the first one. Strangers are not heard."""
+        messages: list[list[bytes]] = []
+        if not self._socket.poll(wait_ms):
+            return messages
+        with contextlib.suppress(zmq.Again):
+            while len(messages) < _DRAIN_LIMIT:
+                peer, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                if peer == self._peer:
+                    messages.append(frames)
+        self._received += len(messages)
+        return messages
+
+    def _inbox(self, config: RunConfig, wait_ms: int) -> _Inbox:
+        inbox = _Inbox([], [], None)
+        for frames in self._receive(wait_ms):
+            if inbox.done is not None:
+                raise ProtocolError("a message of the run came after DONE")
+            inbox = self._take(inbox, config, frames)
+        return inbox
+
+    def _take(self, inbox: _Inbox, config: RunConfig, frames: list[bytes]) -> _Inbox:
+        header = wire.decode_header(frames[0] if frames else b"")
+        if header.type is not Message.TRACES and len(frames) != 1:
+            raise ProtocolError(f"{header.type.name}: {len(frames)} frames, must be 1")
+        if header.type is Message.ERROR:
+            raise HostLostError(f"{self._family.name}: the host gave up: {wire.decode_error(frames[0])}")
+        if header.run != self._run and not (header.type is Message.SITES and header.run == 0):
+            raise ProtocolError(f"{header.type.name}: run {header.run}, this is run {self._run}")
+        if header.type is Message.SITES:
+            self.sites.add(wire.decode_sites(frames[0]))
+        elif header.type is Message.STEPS:
+            inbox.steps.append(wire.decode_steps(frames[0], self.sites))
+        elif header.type is Message.TRACES:
+            inbox.columns.append(wire.decode_traces(frames, self.sites, config.first_trace, config.n_traces))
+        elif header.type is Message.DONE:
+            return inbox._replace(done=wire.decode_done(frames[0]))
+        else:
+            raise ProtocolError(f"{header.type.name}: a host does not send this during a run")
+        return inbox
+
+    def _check_alive(self) -> None:
+        if self._family.exited() and not self._socket.poll(100):
+            raise self._lost()
+
+    def _lost(self, why: str = "") -> HostLostError:
+        state = why or self._family.exit_text()
+        said = self._family.stderr_text()
+        tail = f". Its last words on stderr:\n{said}" if said else ""
+        return HostLostError(f"{self._family.name}: the simulator was lost in the middle of a run: {state}{tail}")
+
+    def _give_up(self, reason: str) -> None:
+        with contextlib.suppress(zmq.ZMQError):
+            self._socket.send_multipart([self._peer, wire.encode_error(reason, self._run)])
+            time.sleep(_ERROR_DELIVERY)
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        return self._family.closed or os.getpid() != self._owner
+
+    @property
+    def known_sites(self) -> tuple[Site, ...]:
+        return self.sites.all()
+
+    @property
+    def pid(self) -> int:
+        """The process that was started: ars-host, once the simulator has split."""
+        return self._family.process.pid
+
+    def close(self) -> None:
+        """Ends the family. A second call does nothing; nor does a call in a forked copy of this process."""
+        if os.getpid() != self._owner:
+            return
+
+        def ask() -> None:
+            if self._peer:
+                with contextlib.suppress(zmq.ZMQError):
+                    self._socket.send_multipart([self._peer, wire.encode_quit()])
+
+        try:
+            self._family.close(ask if self._peer else None)
+        finally:
+            self._context.destroy(linger=0)
+
+
+class _Interrupts:
+    """Ctrl-C during a run waits until nothing is in our hands, so that no finished trace is lost to it.
+
+    Only in the main thread, and only where Python's own handler is in place. A second Ctrl-C does not wait.
+    """
+
+    def __init__(self) -> None:
+        self._requested = False
+        self._installed = False
+
+    def __enter__(self) -> _Interrupts:
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._on_signal)
+            self._installed = True
+        return self
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._requested:
+            signal.default_int_handler(number, frame)
+        self._requested = True
+
+    def check(self) -> None:
+        if self._requested:
+            raise KeyboardInterrupt
+
+    def __exit__(self, *_: object) -> None:
+        if self._installed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _Conversation:
+    """One run: what has come in, and what is still to come."""
+
+    def __init__(
+        self, session: Session, config: RunConfig, proposer: Proposer, on_columns: Callable[[Columns], bool]
+    ) -> None:
+        self._session = session
+        self._config = config
+        self._proposer = proposer
+        self._on_columns = on_columns
+        self._seen = np.zeros(config.n_traces, dtype=np.bool_)
+        self._silence = 30.0 + 10.0 * config.trace_timeout if config.trace_timeout else float("inf")
+        self._cancelled = False
+        self.steps_messages = 0
+        self.requests = 0
+
+    def converse(self, interrupts: _Interrupts) -> Done:
+        """Answers requests until the host is done."""
+        heard = time.monotonic()
+        while True:
+            interrupts.check()
+            inbox = self._session._inbox(self._config, _POLL_MS)
+            now = time.monotonic()
+            if not (inbox.steps or inbox.columns or inbox.done):
+                self._session._check_alive()
+                if now - heard > self._silence:
+                    raise self._session._lost(f"not a word for {now - heard:.0f} s")
+                continue
+            self._answer(inbox.steps)
+            wants_stop = self._collect(inbox.columns)
+            heard = time.monotonic()
+            if inbox.done is not None:
+                self._check_done(inbox.done)
+                return inbox.done
+            if wants_stop:
+                return self.cancel()
+
+    def _answer(self, steps: list[StepBatch]) -> None:
+        """One batch for everything that waits, one message back."""
+        if not steps:
+            return
+        batch = wire.concatenate_steps(steps)
+        replies = self._proposer.step(batch, self._session.sites)
+        self._session._send(wire.encode_replies(batch.ticket, replies, self._session._run))
+        self.steps_messages += len(steps)
+        self.requests += len(batch.ticket)
+
+    def _collect(self, parts: list[Columns]) -> bool:
+        """Hands finished traces on; only then are their states freed."""
+        wants_stop = False
+        for columns in parts:
+            numbers = columns.traces["trace"]
+            index = (numbers - np.uint64(self._config.first_trace)).astype(np.int64)
+            if self._seen[index].any():
+                raise ProtocolError(f"TRACES: trace {int(numbers[self._seen[index]][0])} came before")
+            self._seen[index] = True
+            self._proposer.end_trace(numbers)
+            wants_stop |= self._on_columns(columns)
+        return wants_stop
+
+    def _check_done(self, done: Done) -> None:
+        came = int(np.count_nonzero(self._seen))
+        if done.traces != came:
+            raise ProtocolError(f"DONE: traces {done.traces}, but {came} came")
+        if not self._cancelled and (done.cancelled or came != self._config.n_traces):
+            raise ProtocolError(f"DONE: after {came} traces of {self._config.n_traces}, and nobody cancelled the run")
+
+    def cancel(self) -> Done:
+        """CANCEL, then everything up to DONE; requests are no longer answered."""
+        if not self._cancelled:
+            self._session._send(wire.encode_cancel(self._session._run))
+        self._cancelled = True
+        deadline = time.monotonic() + _CANCEL_WITHIN
+        while time.monotonic() < deadline:
+            inbox = self._session._inbox(self._config, _POLL_MS)
+            self._collect(inbox.columns)
+            if inbox.done is not None:
+                self._check_done(inbox.done)
+                return inbox.done
+            if not (inbox.steps or inbox.columns):
+                self._session._check_alive()
+        raise self._session._lost(f"it did not stop within {_CANCEL_WITHIN:g} s of being told to")
