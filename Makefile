@@ -18,7 +18,7 @@ export PYTHON JOBS PYTEST_ARGS BUILD BUILD_ASAN VENV
 # Constraints given with -c do not reach the environments that pip makes to build packages in; this variable does.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-PIP_INSTALL := $(VENV)/bin/python -m pip install --quiet --no-input -c constraints.txt
+PIP_INSTALL := $(VENV)/bin/python -m pip install -qq --no-input -c constraints.txt
 
 # What the installed package is made of. Directories are listed too: their time changes when a file is removed.
 WHEEL_SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE \
