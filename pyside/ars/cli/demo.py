@@ -1,0 +1,317 @@
+"""``ars demo``: two simulators whose evidence is known exactly, weighed in every way."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ars.diagnostics import Evidence
+    from ars.posterior import Posterior, Traces
+
+HELP = "Show on two small simulators that ARS weights are right, and that leaving out the correction is not."
+
+_BUDGETS = (1, 2, 10)  # M; N is 10
+_TRACES, _QUICK_TRACES = 4000, 600
+_TOO_FAR = 4.0  # standard errors
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--simulator",
+        type=Path,
+        metavar="PATH",
+        help="the beta_bernoulli executable, with truncated_normal beside it, or their directory "
+        "(default: those installed with this package)",
+    )
+    parser.add_argument("--output", type=Path, default=Path("demo"), metavar="DIR", help="default: ./demo")
+    parser.add_argument("--traces", type=_positive, metavar="N", help=f"per run; default: {_TRACES}")
+    parser.add_argument("--quick", action="store_true", help=f"{_QUICK_TRACES} traces per run: a few seconds")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 100:
+        raise argparse.ArgumentTypeError(f"{number} is too few traces to show anything: at least 100")
+    return number
+
+
+# ---- exact answers ----------------------------------------------------------------------------------------------
+
+
+def beta_function(a: float, b: float) -> float:
+    return math.exp(math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b))
+
+
+def normal_cdf(x: float) -> float:
+    return 0.5 * math.erfc(-x / math.sqrt(2.0))
+
+
+def integrate(f: Callable[[float], float], low: float, high: float, pieces: int = 2000) -> float:
+    """Simpson's rule."""
+    x = np.linspace(low, high, 2 * pieces + 1)
+    values = np.array([f(float(point)) for point in x])
+    weights = np.ones(len(x))
+    weights[1:-1:2], weights[2:-1:2] = 4.0, 2.0
+    return float(weights @ values) * (high - low) / (6 * pieces)
+
+
+def truncated_normal_density(x: float, y: float) -> float:
+    """p(x, y) of truncated_normal b: z ~ Normal(x, 1) until z < 0, then y ~ Normal(z, x); x is Uniform(1, 2)."""
+    variance = x * x / (1.0 + x * x)  # of z given x and y, were it not truncated
+    mean = variance * (x + y / (x * x))
+    marginal = math.exp(-0.5 * (y - x) ** 2 / (1.0 + x * x)) / math.sqrt(2.0 * math.pi * (1.0 + x * x))
+    return marginal * normal_cdf(-mean / math.sqrt(variance)) / normal_cdf(-x)
+
+
+class Example(NamedTuple):
+    """A simulator, its data, proposals written by hand, and what is known exactly."""
+
+    title: str
+    executable: str
+    arguments: tuple[str, ...]
+    observe: Mapping[str, Any]
+    proposals: Mapping[str, Any]
+    evidence: float
+    p_accept: Any  # of its one loop: a number, or a function of the values
+    q_accept: Any
+    shown: str  # the result to plot
+    density: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]  # its exact posterior
+
+
+def beta_bernoulli(alpha: float = 2.0, n: int = 10) -> Example:
+    from ars.distributions import Beta, Uniform
+
+    x = np.linspace(0.0, 1.0, 201)
+    return Example(
+        title=f"Beta-Bernoulli, alpha = {alpha:g}, n = {n}",
+        executable="beta_bernoulli",
+        arguments=(f"{alpha:g}", str(n)),
+        observe={"y": [1.0] * n},
+        proposals={"x": Beta(alpha + n, alpha), "u": Uniform(0.0, 1.0)},
+        evidence=beta_function(alpha + n, alpha) / beta_function(alpha, alpha),
+        p_accept=4.0 ** (alpha - 1) * beta_function(alpha, alpha),
+        q_accept=4.0 ** (alpha - 1) * beta_function(2 * alpha + n - 1, 2 * alpha - 1) / beta_function(alpha + n, alpha),
+        shown="x_final",
+        density=(x, x ** (alpha + n - 1) * (1 - x) ** (alpha - 1) / beta_function(alpha + n, alpha)),
+    )
+
+
+def truncated_normal(y: float = -1.0, slope: float = 0.25) -> Example:
+    from ars.distributions import Normal
+
+    evidence = integrate(lambda x: truncated_normal_density(x, y), 1.0, 2.0)
+    x = np.linspace(1.0, 2.0, 101)
+    cdf = np.vectorize(normal_cdf, otypes=[np.float64])
+    return Example(
+        title=f"Truncated Normal whose acceptance depends on the state, y = {y:g}",
+        executable="truncated_normal",
+        arguments=("b",),
+        observe={"y": y},
+        proposals={"z": lambda t: Normal(-slope * t["x"], 1.0)},
+        evidence=evidence,
+        p_accept=lambda t: cdf(-t["x"]),
+        q_accept=lambda t: cdf(slope * t["x"]),
+        shown="x_final",
+        density=(x, np.array([truncated_normal_density(float(point), y) for point in x]) / evidence),
+    )
+
+
+# ---- the table --------------------------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """One method on one example."""
+
+    example: str
+    method: str
+    evidence: float
+    standard_error: float
+    exact: float
+    distance: float  # in standard errors
+    ess_share: float
+    pareto_k: float
+    traces_per_second: float
+
+
+_TITLES = ("method", "evidence", "s.e.", "exact", "distance / s.e.", "ESS/N", "Pareto k", "traces/s")
+
+
+def _row(example: Example, method: str, post: Posterior, weighting: str, **options: Any) -> Row:
+    from ars import diagnostics
+    from ars.loops import NaiveVarianceWarning
+
+    with warnings.catch_warnings():  # what it warns of is written under the table
+        warnings.simplefilter("ignore", NaiveVarianceWarning)
+        log_weights = post.log_weights(weighting, **options)
+    found: Evidence = diagnostics.log_evidence(log_weights)
+    return Row(
+        example.title,
+        method,
+        found.evidence,
+        found.standard_error,
+        example.evidence,
+        found.distance(example.evidence),
+        diagnostics.normalised_ess(log_weights),
+        float(diagnostics.pareto_k(log_weights)),
+        float(post.stats.get("traces_per_second", math.nan)),
+    )
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        row.method,
+        f"{row.evidence:.6f}",
+        f"{row.standard_error:.6f}",
+        f"{row.exact:.6f}",
+        f"{row.distance:+.1f}",
+        f"{row.ess_share:.3f}",
+        f"{row.pareto_k:.2f}",
+        f"{row.traces_per_second:,.0f}",
+    ]
+
+
+def _table(rows: Sequence[Row]) -> str:
+    """A Markdown table whose columns line up on a terminal too."""
+    lines = [list(_TITLES), *(_cells(row) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(_TITLES))]
+    text = [
+        "| " + " | ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
+        for line in lines
+    ]
+    rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (w + 1) + ":" for w in widths[1:])])
+    return "\n".join(f"{line} |" if line is not rule else f"{rule}|" for line in [text[0], rule, *text[1:]])
+
+
+# ---- the runs ---------------------------------------------------------------------------------------------------
+
+
+class Shown(NamedTuple):
+    """What came of an example."""
+
+    example: Example
+    rows: list[Row]
+    notes: list[str]
+    runs: dict[int, Posterior]  # by M
+    prior: Traces
+
+    @property
+    def right(self) -> bool:
+        """Every ARS estimate is near the exact evidence, and the uncorrected one is not."""
+        near = all(abs(row.distance) < _TOO_FAR for row in self.rows if row.method.startswith("ars"))
+        return near and all(abs(row.distance) > _TOO_FAR for row in self.rows if row.method == "biased")
+
+
+def _run_example(example: Example, executable: Path, traces: int) -> Shown:
+    from ars.budget import Budget
+    from ars.progress import StreamProgress
+    from ars.simulator import Simulator
+
+    def progress(label: str) -> StreamProgress:
+        return StreamProgress(sys.stderr, label=f"traces, {label}")
+
+    with Simulator([str(executable), *example.arguments]) as simulator:
+        prior = simulator.prior(traces, seed=1, progress=progress("prior"))
+        runs = {
+            M: simulator.posterior(
+                example.observe,
+                traces,
+                proposals=example.proposals,
+                budget=Budget(M=M, N=10),
+                seed=10 + M,
+                progress=progress(f"M = {M}"),
+            )
+            for M in _BUDGETS
+        }
+        # the proposals are for latents inside the loop, so the prior proposes everything here
+        in_prior = simulator.posterior(
+            example.observe, traces, in_loops="prior", seed=30, progress=progress("prior in loops")
+        )
+    last = runs[_BUDGETS[-1]]
+    loop = next(iter(last.loops))
+    rows = [_row(example, f"ars M={M} N=10", run, "ars") for M, run in runs.items()]
+    rows.append(_row(example, "collapsed", last, "collapsed", pA={loop: example.p_accept}, qA={loop: example.q_accept}))
+    rows.append(_row(example, "prior in loops", in_prior, "prior"))
+    rows.append(_row(example, "ic", last, "ic"))
+    rows.append(_row(example, "biased", last, "biased"))
+    notes = [summary.warning() for summary in last.loops.values() if summary.naive_variance_infinite]
+    return Shown(example, rows, notes, runs, prior)
+
+
+def _find(given: Path | None, name: str) -> Path:
+    import ars
+
+    if given is None:
+        directory = Path(ars.__file__).parent / "bin"
+    elif given.is_dir():
+        directory = given
+    elif given.name == name:
+        return given.absolute()
+    else:
+        directory = given.parent
+    path = (directory / name).absolute()
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such simulator; give --simulator the path of a built one")
+    return path
+
+
+def _write(shown: Sequence[Shown], output: Path) -> None:
+    output.mkdir(parents=True, exist_ok=True)
+    with (output / "table.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(Row._fields)
+        for each in shown:
+            writer.writerows(each.rows)
+    (output / "table.md").write_text("\n\n".join(_text(each, markdown=True) for each in shown) + "\n")
+    _plot(shown, output)
+
+
+def _plot(shown: Sequence[Shown], output: Path) -> None:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        print("No plots: pip install libars[plots]", file=sys.stderr)
+        return
+    from ars.plots import plot_evidence, plot_posterior
+
+    for each in shown:
+        figure = Figure(figsize=(11.0, 4.2), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        run = each.runs[_BUDGETS[-1]]
+        plot_posterior(run, each.example.shown, prior=each.prior, exact=each.example.density, axes=left)
+        plot_evidence(run, ("ars", "biased", "ic"), exact=each.example.evidence, axes=right)
+        right.set_ylim(0.0, 2.5 * each.example.evidence)
+        figure.suptitle(f"{each.example.title}: ARS with M = {_BUDGETS[-1]}, N = 10")
+        figure.savefig(output / f"{each.example.executable}.png", dpi=120)
+
+
+def _text(shown: Shown, *, markdown: bool = False) -> str:
+    heading = f"## {shown.example.title}\n" if markdown else f"{shown.example.title}\n"
+    return "\n".join([heading, _table(shown.rows), *(f"\nNote: {note}" for note in shown.notes)])
+
+
+def run(arguments: argparse.Namespace) -> int:
+    traces = arguments.traces or (_QUICK_TRACES if arguments.quick else _TRACES)
+    examples = (beta_bernoulli(), truncated_normal())
+    executables = [_find(arguments.simulator, example.executable) for example in examples]
+    shown = []
+    for example, executable in zip(examples, executables, strict=True):
+        print(f"{example.title}: {len(_BUDGETS) + 2} runs of {traces:,} traces", file=sys.stderr)
+        shown.append(_run_example(example, executable, traces))
+    _write(shown, arguments.output)
+    for each in shown:
+        print(f"\n{_text(each)}")
+    print('\nThe evidence is exact: every method but "biased" must be within a few standard errors of it.')
+    print(f"Tables and plots are in {arguments.output}/")
+    wrong = [each.example.title for each in shown if not each.right]
+    if wrong:
+        print(f"These did not come out as they must: {'; '.join(wrong)}", file=sys.stderr)
+    return 1 if wrong else 0
