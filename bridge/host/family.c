@@ -1,0 +1,276 @@
+/* family.c: the zygote and the families of workers that it forks for us. */
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "host.h"
+
+enum { SPAWN_LIMIT_S = 60, KILL_LIMIT_S = 10, STOP_LIMIT_MS = 2000, FORK_TRIES = 5, FIRST_BACKOFF_MS = 100 };
+
+uint64_t ars__current_trace(const struct worker *worker) {
+    return worker->first + worker->finished;
+}
+
+/* ---- words to the zygote ----------------------------------------------------------------------------------------- */
+
+static bool tell(struct host *host, enum ars__zygote_op op, uint32_t worker) {
+    struct ars__zygote_message m = {.op = op, .worker = worker};
+    for (int i = 0; i < 10; i++) {
+        if (send(host->zygote_fd, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof m) return true;
+        if (errno != EAGAIN && errno != EINTR) return false;
+        struct pollfd p = {host->zygote_fd, POLLOUT, 0};
+        poll(&p, 1, 100);
+    }
+    return false;
+}
+
+void ars__family_spawn(struct host *host, uint32_t w) {
+    struct worker *worker = &host->workers[w];
+    worker->state = WORKER_SPAWNING;
+    worker->answer_by = host->now + SPAWN_LIMIT_S * ARS__S;
+    if (!tell(host, ARS__SPAWN, w)) ars__family_lost(host);
+}
+
+void ars__family_kill(struct host *host, uint32_t w) {
+    struct worker *worker = &host->workers[w];
+    if (worker->state != WORKER_ALIVE) return;
+    worker->state = WORKER_DYING;
+    worker->answer_by = host->now + KILL_LIMIT_S * ARS__S;
+    if (!tell(host, ARS__KILL, w)) ars__family_lost(host);
+}
+
+void ars__family_condemn(struct host *host, uint32_t w, enum ars_failure_kind kind, const char *format, ...) {
+    struct worker *worker = &host->workers[w];
+    if (worker->state != WORKER_ALIVE) return;
+    va_list args;
+    va_start(args, format);
+    worker->doom = (struct ars_wire_failure){.trace = ars__current_trace(worker), .kind = kind};
+    vsnprintf(worker->doom.text, sizeof worker->doom.text, format, args);
+    va_end(args);
+    ars__family_kill(host, w);
+}
+
+/* ---- a death ----------------------------------------------------------------------------------------------------- */
+
+static struct ars_wire_failure failure_of(const struct worker *worker, int status) {
+    struct ars_wire_failure f = {.trace = ars__current_trace(worker)};
+    if (WIFSIGNALED(status)) {
+        f.kind = ARS_FAIL_CRASH;
+        f.detail = WTERMSIG(status);
+        snprintf(f.text, sizeof f.text, "the simulator was ended by signal %d (%s) in this trace", f.detail,
+                 strsignal(f.detail));
+    } else {
+        f.kind = ARS_FAIL_EXIT;
+        f.detail = WIFEXITED(status) ? WEXITSTATUS(status) : status;
+        snprintf(
+            f.text, sizeof f.text,
+            "the simulator exited with code %d in the middle of a trace; a model returns to ars_main or ars_next_trace",
+            f.detail);
+    }
+    return f;
+}
+
+/* The first unfinished trace of its order fails, the others go back into the queue. */
+static void account(struct host *host, struct worker *worker, int status) {
+    if (worker->finished == worker->count) return;
+    bool killed = worker->doom.kind != 0;
+    bool innocent = worker->last_failed || (killed && worker->doom.trace != ars__current_trace(worker));
+    if (!innocent) {
+        struct ars_wire_failure failure = killed ? worker->doom : failure_of(worker, status);
+        ars__columns_fail(host, &failure, 0);
+        worker->finished++;
+    }
+    ars__requeue(host, ars__current_trace(worker), worker->count - worker->finished);
+}
+
+/* As the segment was before the first worker lived here. */
+static void reset(struct host *host, uint32_t w) {
+    struct ars__worker *shared = ars__worker_at(host->shm, w);
+    struct worker *worker = &host->workers[w];
+    ars__relay_reset(host, w);
+    for (uint32_t i = 0; i < host->per_worker; i++) {
+        struct ars__snapshot *s = ars__snapshot_at(host->shm, host->n_workers, host->per_worker, w, i);
+        if (atomic_load(&s->status) != ARS__SLOT_FREE) atomic_store(&s->status, ARS__SLOT_FREE);
+        if (atomic_load(&s->order) != ARS__WAIT) atomic_store(&s->order, ARS__WAIT);
+    }
+    shared->order_first = shared->order_count = 0;
+    atomic_store(&shared->order_number, 0);
+    atomic_store(&shared->order_taken, 0);
+    atomic_store(&shared->order_done, 0);
+    atomic_store(&shared->current_trace, 0);
+    atomic_store(&shared->traces_begun, 0);
+    atomic_store(&shared->ring_written, 0);
+    atomic_store(&shared->ring_read, 0);
+    atomic_store(&shared->ring_full, 0);
+    struct buffer kept = worker->bytes;
+    kept.size = 0;
+    *worker = (struct worker){.state = WORKER_NONE, .fork_tries = worker->fork_tries, .bytes = kept};
+}
+
+static void died(struct host *host, uint32_t w, int status) {
+    struct worker *worker = &host->workers[w];
+    if (worker->state != WORKER_ALIVE && worker->state != WORKER_DYING) return;
+    worker->state = WORKER_DYING; /* nobody is left to kill, whatever its last records say */
+    if (worker->has_order && host->run.active && !host->run.cancelled) {
+        ars__records_read(host, w, true); /* what it had written counts */
+        account(host, worker, status);
+    }
+    reset(host, w);
+}
+
+static void fork_failed(struct host *host, uint32_t w, int status) {
+    struct worker *worker = &host->workers[w];
+    struct ars_wire_failure *f = &host->run.fork_failure;
+    if (worker->state != WORKER_SPAWNING) return;
+    bool threads = status == -1;
+    *f = (struct ars_wire_failure){.kind = threads ? ARS_FAIL_THREADS : ARS_FAIL_FORK, .detail = status};
+    if (threads)
+        snprintf(f->text, sizeof f->text,
+                 "the simulator has more than one thread and cannot be forked; run it with one (for "
+                 "instance OMP_NUM_THREADS=1)");
+    else
+        snprintf(f->text, sizeof f->text, "the system refused to fork the simulator, %d times in a row: %s", FORK_TRIES,
+                 strerror(status));
+    worker->fork_tries++;
+    if (threads || worker->fork_tries >= FORK_TRIES) {
+        worker->state = WORKER_GAVE_UP;
+        return;
+    }
+    worker->state = WORKER_BACKOFF;
+    worker->retry_at = host->now + (FIRST_BACKOFF_MS * ARS__MS << (worker->fork_tries - 1));
+}
+
+/* ---- words from the zygote --------------------------------------------------------------------------------------- */
+
+void ars__family_receive(struct host *host) {
+    while (!host->zygote_lost) {
+        struct ars__zygote_message m;
+        ssize_t n = recv(host->zygote_fd, &m, sizeof m, MSG_DONTWAIT | MSG_TRUNC);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) return;
+        if (n != (ssize_t)sizeof m || m.worker >= host->n_workers) { /* the end, an error, or nonsense */
+            ars__family_lost(host);
+            return;
+        }
+        struct worker *worker = &host->workers[m.worker];
+        if (m.op == ARS__STARTED && worker->state == WORKER_SPAWNING) {
+            worker->state = WORKER_ALIVE;
+            worker->pid = m.pid;
+            worker->fork_tries = 0;
+            host->run.counters.workers_started++;
+        } else if (m.op == ARS__DIED) {
+            died(host, m.worker, m.status);
+        } else if (m.op == ARS__FORK_FAILED) {
+            fork_failed(host, m.worker, m.status);
+        }
+    }
+}
+
+void ars__family_lost(struct host *host) {
+    if (host->zygote_lost) return;
+    host->zygote_lost = true;
+    ars__family_reap(host);
+    char text[256] = "the simulator's zygote process stopped answering";
+    if (host->zygote_reaped && WIFSIGNALED(host->zygote_status))
+        snprintf(text, sizeof text, "the simulator's zygote process was ended by signal %d (%s)",
+                 WTERMSIG(host->zygote_status), strsignal(WTERMSIG(host->zygote_status)));
+    else if (host->zygote_reaped)
+        snprintf(text, sizeof text, "the simulator's zygote process exited with code %d",
+                 WEXITSTATUS(host->zygote_status));
+    for (uint32_t w = 0; w < host->n_workers; w++) {
+        struct worker *worker = &host->workers[w];
+        if (worker->pid > 0) kill(worker->pid, SIGKILL);
+        worker->state = WORKER_GAVE_UP;
+        if (worker->has_order && host->run.active && !host->run.cancelled) {
+            ars__records_read(host, w, true);
+            ars__requeue(host, ars__current_trace(worker), worker->count - worker->finished);
+        }
+        worker->has_order = false;
+    }
+    ars__run_hopeless(host, ARS_FAIL_LOST, 0, text);
+    if (!host->run.active) ars__give_up(host, "%s", text);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+/* Calls `each` with our children's ids. They are listed by thread. */
+static void for_children(struct host *host, void (*each)(struct host *, pid_t)) {
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks) return;
+    for (struct dirent *entry; (entry = readdir(tasks));) {
+        char path[300];
+        int pid;
+        if (entry->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/children", entry->d_name);
+        FILE *list = fopen(path, "re");
+        if (!list) continue;
+        while (fscanf(list, "%d", &pid) == 1) each(host, pid);
+        fclose(list);
+    }
+    closedir(tasks);
+}
+
+static void remember_stranger(struct host *host, pid_t pid) {
+    if (pid == host->zygote_pid) return;
+    host->strangers = ars__grow(host->strangers, (host->n_strangers + 1) * sizeof *host->strangers);
+    host->strangers[host->n_strangers++] = pid;
+}
+
+static void kill_relative(struct host *host, pid_t pid) {
+    for (size_t i = 0; i < host->n_strangers; i++)
+        if (host->strangers[i] == pid) return;
+    kill(pid, SIGKILL);
+}
+
+void ars__family_open(struct host *host) {
+    for_children(host, remember_stranger);
+    /* From now on the orphans of the family come to us, so that nothing outlives us. */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+void ars__family_reap(struct host *host) {
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        if (pid != host->zygote_pid) continue;
+        host->zygote_reaped = true;
+        host->zygote_status = status;
+    }
+    if (host->zygote_reaped && !host->zygote_lost && !host->quit) {
+        ars__family_receive(host); /* its last words first */
+        ars__family_lost(host);
+    }
+}
+
+static bool zygote_is_ours(struct host *host) {
+    siginfo_t info;
+    return !host->zygote_reaped && host->zygote_pid > 0 &&
+           !waitid(P_PID, (id_t)host->zygote_pid, &info, WEXITED | WNOHANG | WNOWAIT);
+}
+
+void ars__family_end(struct host *host) {
+    host->quit = true;
+    if (zygote_is_ours(host)) {
+        if (!host->zygote_lost) tell(host, ARS__STOP, 0);
+        uint64_t end = ars__now() + (host->zygote_lost ? 0 : STOP_LIMIT_MS * ARS__MS);
+        while (ars__family_reap(host), !host->zygote_reaped && ars__now() < end) usleep(2000);
+        if (!host->zygote_reaped) kill(host->zygote_pid, SIGKILL);
+    }
+    /* Whoever is left has become our child, or will when its parent is dead. */
+    for (int i = 0; i < 200; i++) {
+        for_children(host, kill_relative);
+        pid_t pid;
+        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
+        }
+        if (pid < 0 && errno == ECHILD) break;
+        if (host->n_strangers && i > 20) break; /* what remains may be theirs */
+        usleep(5000);
+    }
+}

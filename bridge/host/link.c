@@ -1,0 +1,226 @@
+/* link.c: the one ZeroMQ socket. A DEALER that connects to the controller's ROUTER. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#include "host.h"
+
+enum { GREETING_MS = 30000, LINGER_MS = 500, HEARTBEAT_MS = 5000, HEARTBEAT_TIMEOUT_MS = 30000, HIGH_WATER = 64 };
+
+/* ---- where to ---------------------------------------------------------------------------------------------------- */
+
+static bool is_loopback(const char *address, size_t size) {
+    if (size == 9 && !memcmp(address, "localhost", 9)) return true;
+    if (size == 5 && !memcmp(address, "[::1]", 5)) return true;
+    if (size < 9 || size > 15 || memcmp(address, "127.", 4)) return false;
+    unsigned a, b, c;
+    int used = 0;
+    char text[16] = {0};
+    memcpy(text, address, size);
+    return strspn(text, "0123456789.") == size && sscanf(text, "127.%u.%u.%u%n", &a, &b, &c, &used) == 3 &&
+           (size_t)used == size && a < 256 && b < 256 && c < 256;
+}
+
+bool ars__endpoint_allowed(const char *endpoint, ars__why *why) {
+    if (!strncmp(endpoint, "ipc://", 6) && endpoint[6]) return true;
+    if (strncmp(endpoint, "tcp://", 6)) {
+        snprintf(why->text, sizeof why->text, "ARS_ENDPOINT=%.100s: it must be ipc://... or tcp://...", endpoint);
+        return false;
+    }
+    const char *address = endpoint + 6, *colon = strrchr(address, ':');
+    if (colon && is_loopback(address, (size_t)(colon - address))) return true;
+    snprintf(why->text, sizeof why->text,
+             "ARS_ENDPOINT=%.100s is not a loopback address: traces would cross the network unprotected; use ipc:// or "
+             "tcp://127.0.0.1:PORT",
+             endpoint);
+    return false;
+}
+
+/* ---- open and close ---------------------------------------------------------------------------------------------- */
+
+static bool set(void *socket, int option, int value) {
+    return !zmq_setsockopt(socket, option, &value, sizeof value);
+}
+
+static bool open_monitor(struct host *host) {
+    static const char address[] = "inproc://monitor";
+    int events = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                 ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+    if (zmq_socket_monitor(host->socket, address, events)) return false;
+    host->monitor = zmq_socket(host->context, ZMQ_PAIR);
+    return host->monitor && set(host->monitor, ZMQ_LINGER, 0) && !zmq_connect(host->monitor, address);
+}
+
+bool ars__link_open(struct host *host, const char *endpoint) {
+    int64_t largest = ARS_WIRE_MAX_MESSAGE;
+    host->context = zmq_ctx_new();
+    host->socket = host->context ? zmq_socket(host->context, ZMQ_DEALER) : NULL;
+    bool ready = host->socket && set(host->socket, ZMQ_LINGER, LINGER_MS) &&
+                 set(host->socket, ZMQ_SNDHWM, HIGH_WATER) && set(host->socket, ZMQ_RCVHWM, HIGH_WATER) &&
+                 set(host->socket, ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS) &&
+                 set(host->socket, ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS) && set(host->socket, ZMQ_IPV6, 1) &&
+                 !zmq_setsockopt(host->socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest) && open_monitor(host) &&
+                 !zmq_connect(host->socket, endpoint);
+    if (!ready) ars__give_up(host, "cannot connect to %.200s: %s", endpoint, zmq_strerror(zmq_errno()));
+    return ready;
+}
+
+void ars__link_close(struct host *host) {
+    if (host->socket && host->disconnected) set(host->socket, ZMQ_LINGER, 0);
+    if (host->monitor) {
+        zmq_socket_monitor(host->socket, NULL, 0);
+        zmq_close(host->monitor);
+    }
+    if (host->socket) zmq_close(host->socket);
+    if (host->context) zmq_ctx_term(host->context);
+    host->monitor = host->socket = host->context = NULL;
+}
+
+void ars__link_watch(struct host *host) {
+    for (;;) {
+        zmq_msg_t event;
+        zmq_msg_init(&event);
+        /* An event is two frames, number and address; the first begins with a 16-bit code. */
+        int size = zmq_msg_recv(&event, host->monitor, ZMQ_DONTWAIT);
+        bool more = size >= 0 && zmq_msg_more(&event);
+        zmq_msg_close(&event);
+        if (size < 0) return;
+        if (more) host->disconnected = true; /* every event that we listen to means this */
+    }
+}
+
+/* ---- send -------------------------------------------------------------------------------------------------------- */
+
+struct ars_wire_header ars__header(const struct host *host, enum ars_message type, size_t size, uint32_t count) {
+    return (struct ars_wire_header){.magic = ARS_WIRE_MAGIC,
+                                    .version = ARS_WIRE_VERSION,
+                                    .type = (uint16_t)type,
+                                    .size = (uint32_t)size,
+                                    .count = count,
+                                    .run = host->run.active ? host->run.config.header.run : 0};
+}
+
+bool ars__link_send(struct host *host, const void *frame, size_t size, bool more) {
+    while (zmq_send(host->socket, frame, size, ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0)) < 0) {
+        if (zmq_errno() == EINTR) continue;
+        if (zmq_errno() == EAGAIN)
+            host->blocked = true;
+        else
+            host->disconnected = true;
+        return false;
+    }
+    if (!more) host->run.counters.messages_sent++;
+    return true;
+}
+
+/* A batch is a buffer whose first bytes are kept for the header. */
+static bool send_batch(struct host *host, enum ars_message type, struct buffer *batch, uint32_t *count) {
+    if (!*count) return true;
+    struct ars_wire_header header = ars__header(host, type, batch->size, *count);
+    memcpy(batch->data, &header, sizeof header);
+    if (!ars__link_send(host, batch->data, batch->size, false)) return false;
+    batch->size = 0;
+    *count = 0;
+    return true;
+}
+
+void ars__link_flush(struct host *host, bool all_traces) {
+    if (host->blocked || host->disconnected) return;
+    uint32_t steps = host->n_steps_out;
+    if (!send_batch(host, ARS_MSG_SITES, &host->sites_out, &host->n_sites_out)) return;
+    if (!send_batch(host, ARS_MSG_STEPS, &host->steps_out, &host->n_steps_out)) return;
+    host->run.counters.requests += steps;
+    if (host->n_traces_out && (all_traces || ars__columns_due(host))) ars__columns_send(host);
+}
+
+void ars__link_error(struct host *host, const char *text) {
+    unsigned char frame[sizeof(struct ars_wire_header) + ARS_WIRE_TEXT] = {0};
+    size_t length = strnlen(text, ARS_WIRE_TEXT - 1), size = sizeof(struct ars_wire_header) + ARS_WIRE_PAD(length + 1);
+    struct ars_wire_header header = ars__header(host, ARS_MSG_ERROR, size, 0);
+    memcpy(frame, &header, sizeof header);
+    memcpy(frame + sizeof header, text, length);
+    /* Our last word: worth a short wait if the socket is full. */
+    for (int i = 0; i < 20 && !host->disconnected; i++) {
+        host->blocked = false;
+        if (ars__link_send(host, frame, size, false)) return;
+        usleep(10000);
+    }
+}
+
+/* ---- the greeting ------------------------------------------------------------------------------------------------ */
+
+/* Waits for one frame. Returns its size, or -1 with the reason in host->error. */
+static int await_frame(struct host *host, void *frame, size_t capacity) {
+    uint64_t end = ars__now() + GREETING_MS * ARS__MS;
+    for (;;) {
+        zmq_pollitem_t items[] = {{host->socket, 0, ZMQ_POLLIN, 0},
+                                  {host->monitor, 0, ZMQ_POLLIN, 0},
+                                  {NULL, host->signal_fd, ZMQ_POLLIN, 0},
+                                  {NULL, host->zygote_fd, ZMQ_POLLIN, 0},
+                                  {NULL, host->controller_fd, ZMQ_POLLIN, 0}};
+        int n = host->controller_fd < 0 ? 4 : 5;
+        if (zmq_poll(items, n, 200) < 0 && zmq_errno() != EINTR) break;
+        if (items[0].revents) {
+            int size = zmq_recv(host->socket, frame, capacity, ZMQ_DONTWAIT);
+            if (size >= 0) return size;
+        }
+        if (items[1].revents) ars__link_watch(host);
+        if (host->disconnected)
+            ars__give_up(host, "the controller closed the connection before it said WELCOME");
+        else if (items[2].revents)
+            ars__signals(host);
+        else if (items[3].revents)
+            ars__give_up(host, "the simulator ended before the controller said WELCOME");
+        else if (n == 5 && items[4].revents)
+            ars__give_up(host, "the controller is gone");
+        else if (ars__now() > end)
+            ars__give_up(host, "no WELCOME from the controller in %d s; is it listening at ARS_ENDPOINT?",
+                         GREETING_MS / 1000);
+        if (host->error[0] || host->quit) return -1;
+    }
+    ars__give_up(host, "cannot poll: %s", zmq_strerror(zmq_errno()));
+    return -1;
+}
+
+bool ars__link_greet(struct host *host, const char *token) {
+    struct ars_wire_hello hello = {.header = ars__header(host, ARS_MSG_HELLO, sizeof hello, 0),
+                                   .version_min = ARS_WIRE_VERSION_MIN,
+                                   .version_max = ARS_WIRE_VERSION,
+                                   .workers = host->n_workers,
+                                   .host_pid = (uint32_t)getpid(),
+                                   .zygote_pid = (uint32_t)host->zygote_pid};
+    memcpy(hello.token, token, strnlen(token, sizeof hello.token));
+    if (!ars__link_send(host, &hello, sizeof hello, false)) {
+        ars__give_up(host, "cannot send HELLO: %s", zmq_strerror(zmq_errno()));
+        return false;
+    }
+    unsigned char frame[sizeof(struct ars_wire_header) + ARS_WIRE_TEXT];
+    int size = await_frame(host, frame, sizeof frame);
+    if (size < 0) return false;
+    struct ars_wire_header header;
+    struct ars_wire_welcome welcome;
+    ars__why why;
+    if ((size_t)size > sizeof frame)
+        ars__give_up(host, "the controller answered HELLO with %d bytes", size);
+    else if (!ars__check_message(frame, (size_t)size, (ars__known_sites){0}, &why))
+        ars__give_up(host, "the controller answered HELLO with a bad frame: %s", why.text);
+    if (host->error[0]) return false;
+    memcpy(&header, frame, sizeof header);
+    if (header.type == ARS_MSG_ERROR) {
+        size_t length = (size_t)size - sizeof header;
+        ars__give_up(host, "the controller refused: %.*s", (int)strnlen((char *)frame + sizeof header, length),
+                     (char *)frame + sizeof header);
+    } else if (header.type == ARS_MSG_QUIT) {
+        host->quit = true;
+    } else if (header.type != ARS_MSG_WELCOME) {
+        ars__give_up(host, "the controller answered HELLO with message type %u", (unsigned)header.type);
+    } else {
+        memcpy(&welcome, frame, sizeof welcome);
+        if (welcome.version < ARS_WIRE_VERSION_MIN || welcome.version > ARS_WIRE_VERSION)
+            ars__give_up(host, "the controller wants protocol version %u; this ars-host speaks %d to %d",
+                         (unsigned)welcome.version, ARS_WIRE_VERSION_MIN, ARS_WIRE_VERSION);
+    }
+    return !host->error[0];
+}

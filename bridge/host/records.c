@@ -1,0 +1,268 @@
+/* records.c: from the bytes in a worker's ring, and the results of its snapshots, to finished traces. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "futex.h"
+#include "host.h"
+
+enum { FILLS_PER_TURN = 4 };
+
+struct record {
+    ars__trace_view view;
+    unsigned char *loops, *slots, *values, *failure;
+};
+
+static struct ars__snapshot *slot_at(struct host *host, const struct worker *worker, uint32_t slot) {
+    return ars__snapshot_at(host->shm, host->n_workers, host->per_worker, (uint32_t)(worker - host->workers), slot);
+}
+
+static bool wrong(ars__why *why, const char *text) {
+    snprintf(why->text, sizeof why->text, "%s", text);
+    return false;
+}
+
+/* ---- ring to buffer ---------------------------------------------------------------------------------------------- */
+
+static bool condemn_ring(struct host *host, struct worker *worker, const char *text) {
+    worker->broken = true;
+    ars__family_condemn(host, (uint32_t)(worker - host->workers), ARS_FAIL_PROTOCOL,
+                        "the simulator's process sent a record that makes no sense: %s", text);
+    return false;
+}
+
+/* Takes what is in the ring; false if there is nothing. */
+static bool fill(struct host *host, struct worker *worker) {
+    struct ars__worker *shared = ars__worker_at(host->shm, (uint32_t)(worker - host->workers));
+    uint64_t n = atomic_load_explicit(&shared->ring_written, memory_order_acquire) - worker->ring_read;
+    if (n == 0) return false;
+    if (n > ARS__RING_BYTES) return condemn_ring(host, worker, "more bytes in the ring than it holds");
+    size_t at = worker->ring_read % ARS__RING_BYTES, first = ARS__RING_BYTES - at;
+    if (first > n) first = n;
+    ars__buffer_add(&worker->bytes, shared->ring + at, first);
+    ars__buffer_add(&worker->bytes, shared->ring, n - first);
+    worker->ring_read += n;
+    /* First the position, then the flag: a worker sets the flag and then looks at the position again. */
+    atomic_store(&shared->ring_read, worker->ring_read);
+    if (atomic_exchange(&shared->ring_full, 0)) {
+        atomic_fetch_add(&shared->ring_space, 1);
+        ars__futex_wake(&shared->ring_space, INT_MAX);
+    }
+    return true;
+}
+
+/* ---- one record -------------------------------------------------------------------------------------------------- */
+
+/* The arrays of a record of `size` bytes, which must be exactly what its counts need. */
+static bool open_record(unsigned char *bytes, uint64_t size, struct record *r, ars__why *why) {
+    struct ars_wire_trace *t = &r->view.trace;
+    unsigned char *at = bytes + sizeof(struct ars__record);
+    memcpy(t, at, sizeof *t);
+    uint64_t samples = t->n_samples * (uint64_t)sizeof(struct ars_wire_sample),
+             observes = t->n_observes * (uint64_t)sizeof(struct ars_wire_values),
+             results = t->n_results * (uint64_t)sizeof(struct ars_wire_values),
+             loops = t->n_loops * (uint64_t)sizeof(struct ars_wire_loop), slots = (t->n_loops * 4ull + 7) / 8 * 8,
+             values = t->n_values * (uint64_t)sizeof(double),
+             failure = t->failure ? sizeof(struct ars_wire_failure) : 0;
+    if (sizeof(struct ars__record) + sizeof *t + samples + observes + results + loops + slots + values + failure !=
+        size)
+        return wrong(why, "its size is not that of its parts");
+    r->view.samples = at += sizeof *t;
+    r->view.observes = at += samples;
+    r->view.results = at += observes;
+    r->view.loops = r->loops = at += results;
+    r->slots = at += loops;
+    r->values = at += slots;
+    r->failure = at + values;
+    return true;
+}
+
+static uint32_t slot_of(const struct record *r, uint32_t loop) {
+    uint32_t slot;
+    memcpy(&slot, r->slots + loop * sizeof slot, sizeof slot);
+    return slot;
+}
+
+static bool check_slots(struct host *host, const struct worker *worker, const struct record *r, ars__why *why) {
+    uint64_t seen[ARS__MAX_SNAPSHOTS / 64] = {0};
+    for (uint32_t i = 0; i < r->view.trace.n_loops; i++) {
+        uint32_t slot = slot_of(r, i);
+        if (slot == ARS__NO_SLOT) continue;
+        if (!(host->run.config.flags & ARS_RUN_ESTIMATE)) return wrong(why, "a snapshot in a run without estimates");
+        if (slot >= host->per_worker || seen[slot / 64] >> slot % 64 & 1) return wrong(why, "a wrong snapshot slot");
+        seen[slot / 64] |= 1ull << slot % 64;
+        uint32_t status = atomic_load(&slot_at(host, worker, slot)->status);
+        if (status != ARS__SLOT_PARKED && status != ARS__SLOT_FAILED)
+            return wrong(why, "a snapshot that is not parked");
+    }
+    return true;
+}
+
+/* The trace at worker->parsed is over, for good or bad. */
+static void account(struct host *host, struct worker *worker, const struct record *r,
+                    const struct ars_wire_failure *failure) {
+    struct ars__record header;
+    if (failure) {
+        struct ars_wire_failure f = *failure;
+        f.trace = r->view.trace.trace;
+        f.text[sizeof f.text - 1] = 0;
+        ars__columns_fail(host, &f, r->view.trace.snapshots);
+    } else {
+        ars__columns_add(host, &r->view, r->values);
+    }
+    memcpy(&header, worker->bytes.data + worker->parsed, sizeof header);
+    worker->parsed += header.size;
+    worker->finished++;
+    worker->last_failed = r->view.trace.failure != 0;
+    ars__clock_reset(host, worker);
+}
+
+static void send_snapshots(struct host *host, struct worker *worker, const struct record *r) {
+    for (uint32_t i = 0; i < r->view.trace.n_loops; i++) {
+        uint32_t slot = slot_of(r, i);
+        if (slot == ARS__NO_SLOT) continue;
+        struct ars__snapshot *s = slot_at(host, worker, slot);
+        worker->at_work++;
+        if (atomic_load(&s->status) != ARS__SLOT_PARKED) continue;
+        s->want_tries_q = host->run.config.tries_q;
+        s->want_runs_p = host->run.config.runs_p;
+        atomic_store_explicit(&s->order, ARS__GO, memory_order_release);
+        ars__futex_wake(&s->order, INT_MAX);
+    }
+}
+
+/* Puts a snapshot's results into its loop's entry, or remembers its failure, and frees the slot. */
+static void collect_slot(struct host *host, struct worker *worker, struct record *r, uint32_t loop, uint32_t slot,
+                         uint32_t status) {
+    struct ars__snapshot *s = slot_at(host, worker, slot);
+    struct ars_wire_failure *failure = &worker->snapshot_failure;
+    struct ars_wire_loop l;
+    ars__why why;
+    memcpy(&l, r->loops + loop * sizeof l, sizeof l);
+    l.tries_q = s->tries_q;
+    l.accepted_q = s->accepted_q;
+    l.runs_p = s->runs_p;
+    l.tries_p = s->tries_p;
+    l.s_pq_sum = s->s_pq_sum;
+    l.forks = s->forks;
+    memcpy(r->loops + loop * sizeof l, &l, sizeof l);
+    host->run.counters.continuations += l.forks;
+    host->run.counters.tries_q += l.tries_q;
+    host->run.counters.tries_p += l.tries_p;
+    if (status == ARS__SLOT_FAILED && !failure->kind) {
+        *failure = s->failure;
+        if (!ars__check_failure(failure, &why)) {
+            failure->kind = ARS_FAIL_PROTOCOL;
+            failure->detail = 0;
+            snprintf(failure->text, sizeof failure->text, "a continuation failed in an unknown way: %s", why.text);
+        }
+    }
+    uint32_t none = ARS__NO_SLOT;
+    memcpy(r->slots + loop * sizeof none, &none, sizeof none);
+    worker->at_work--;
+    atomic_store(&s->order, ARS__WAIT);
+    atomic_store(&s->status, ARS__SLOT_FREE);
+    ars__futex_wake(&s->status, INT_MAX);
+}
+
+/* Looks at the snapshots of the record at worker->parsed. True: all are in and the trace is accounted for. */
+static bool collect(struct host *host, struct worker *worker) {
+    struct record r;
+    struct ars__record header;
+    ars__why why;
+    unsigned char *bytes = worker->bytes.data + worker->parsed;
+    memcpy(&header, bytes, sizeof header);
+    if (!open_record(bytes, header.size, &r, &why)) return condemn_ring(host, worker, why.text); /* checked before */
+    for (uint32_t i = 0; i < r.view.trace.n_loops && worker->at_work; i++) {
+        uint32_t slot = slot_of(&r, i);
+        if (slot == ARS__NO_SLOT) continue;
+        uint32_t status = atomic_load_explicit(&slot_at(host, worker, slot)->status, memory_order_acquire);
+        if (status == ARS__SLOT_DONE || status == ARS__SLOT_FAILED) collect_slot(host, worker, &r, i, slot, status);
+    }
+    if (worker->at_work) return false;
+    if (!worker->snapshot_failure.kind && !ars__check_trace(&r.view, ars__sites_known(host), &why)) {
+        worker->snapshot_failure = (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL};
+        snprintf(worker->snapshot_failure.text, sizeof worker->snapshot_failure.text,
+                 "the results of a continuation make no sense: %s", why.text);
+    }
+    account(host, worker, &r, worker->snapshot_failure.kind ? &worker->snapshot_failure : NULL);
+    worker->snapshot_failure.kind = 0;
+    return true;
+}
+
+/* The complete record at worker->parsed. True: go on with the next, or with its snapshots. */
+static bool begin(struct host *host, struct worker *worker, uint32_t size, bool last) {
+    struct record r;
+    struct ars_wire_failure failure;
+    ars__why why;
+    if (!open_record(worker->bytes.data + worker->parsed, size, &r, &why)) return condemn_ring(host, worker, why.text);
+    if (!worker->has_order || worker->finished == worker->count || r.view.trace.trace != ars__current_trace(worker))
+        return condemn_ring(host, worker, "it is not of the trace in progress");
+    if (!ars__check_trace(&r.view, ars__sites_known(host), &why)) return condemn_ring(host, worker, why.text);
+    if (r.view.trace.failure) {
+        memcpy(&failure, r.failure, sizeof failure);
+        failure.kind = r.view.trace.failure;
+        if (!ars__check_failure(&failure, &why)) return condemn_ring(host, worker, why.text);
+        account(host, worker, &r, &failure);
+        return true;
+    }
+    if (!check_slots(host, worker, &r, &why)) return condemn_ring(host, worker, why.text);
+    for (uint32_t i = 0; i < r.view.trace.n_loops; i++)
+        if (slot_of(&r, i) != ARS__NO_SLOT) {
+            if (last) return false; /* its snapshots are dead with the rest of the family */
+            send_snapshots(host, worker, &r);
+            return true;
+        }
+    account(host, worker, &r, NULL);
+    return true;
+}
+
+static bool record_is_whole(struct host *host, struct worker *worker, uint32_t *size) {
+    size_t left = worker->bytes.size - worker->parsed;
+    struct ars__record header;
+    if (left < sizeof header) return false;
+    memcpy(&header, worker->bytes.data + worker->parsed, sizeof header);
+    if (header.size % 8 || header.size < sizeof header + sizeof(struct ars_wire_trace) || header.size > ARS__MAX_RECORD)
+        return condemn_ring(host, worker, "its size is out of range");
+    *size = header.size;
+    return left >= header.size;
+}
+
+static void forget_parsed(struct worker *worker) {
+    if (!worker->parsed) return;
+    worker->bytes.size -= worker->parsed;
+    memmove(worker->bytes.data, worker->bytes.data + worker->parsed, worker->bytes.size);
+    worker->parsed = 0;
+}
+
+bool ars__records_read(struct host *host, uint32_t w, bool last) {
+    struct worker *worker = &host->workers[w];
+    int fills = 0;
+    uint32_t size;
+    bool complete = true;
+    while (!worker->broken) {
+        if (worker->at_work) {
+            if (!collect(host, worker)) break;
+        } else if (record_is_whole(host, worker, &size)) {
+            if (!begin(host, worker, size, last)) break;
+        } else if (worker->broken) {
+            break;
+        } else {
+            forget_parsed(worker);
+            if (fills == FILLS_PER_TURN && !last) {
+                host->look_at_all = true;
+                complete = false;
+                break;
+            }
+            if (!fill(host, worker)) break;
+            fills++;
+        }
+        if (ars__columns_due(host) && host->n_traces_out) ars__link_flush(host, false);
+        if (host->blocked && !last) {
+            host->look_at_all = true;
+            complete = false;
+            break;
+        }
+    }
+    return complete;
+}

@@ -1,0 +1,134 @@
+/* relay.c: questions from mailboxes to the controller, and its answers back.
+ *
+ * A ticket names the channel in its low bits and counts that channel's questions in the others, so an answer to a
+ * question that nobody asks any more (its process is dead) is recognised and dropped. */
+#include <stdio.h>
+#include <string.h>
+
+#include "futex.h"
+#include "host.h"
+
+static uint32_t worker_of(const struct host *host, uint32_t channel) {
+    return channel < host->n_workers ? channel : (channel - host->n_workers) / host->per_worker;
+}
+
+static struct ars__channel *mailbox(const struct host *host, uint32_t channel) {
+    if (channel < host->n_workers) return &ars__worker_at(host->shm, channel)->channel;
+    uint32_t i = channel - host->n_workers;
+    return &ars__snapshot_at(host->shm, host->n_workers, host->per_worker, i / host->per_worker, i % host->per_worker)
+                ->channel;
+}
+
+static void answer(struct ars__channel *box, const void *body, uint32_t size) {
+    memcpy(box->body, body, size);
+    box->size = size;
+    atomic_store_explicit(&box->state, ARS__ANSWERED, memory_order_release);
+    ars__futex_wake(&box->state, 1);
+}
+
+static bool answer_site(struct host *host, struct ars__channel *box, unsigned char *body, uint32_t size,
+                        ars__why *why) {
+    struct ars_wire_site site;
+    size_t used;
+    if (size < sizeof site) return snprintf(why->text, sizeof why->text, "a site question of %u bytes", size), false;
+    memcpy(&site, body, sizeof site);
+    site.id = 0; /* the question has none yet */
+    memcpy(body, &site, sizeof site);
+    /* The address may come with or without its padding; the body has been zeroed beyond `size`. */
+    if (!ars__check_site(body, ARS_WIRE_PAD(size), &used, why)) return false;
+    if (size != used && size != sizeof site + site.name_size)
+        return snprintf(why->text, sizeof why->text, "a site question of %u bytes has content for %zu", size, used),
+               false;
+    ars__site_identify(host, &site, body + sizeof site);
+    answer(box, &site, sizeof site);
+    return true;
+}
+
+static bool take_step(struct host *host, uint32_t channel, struct ars__channel *box, unsigned char *body, uint32_t size,
+                      ars__why *why) {
+    struct worker *worker = &host->workers[worker_of(host, channel)];
+    struct channel *c = &host->channels[channel];
+    struct ars_wire_step step;
+    size_t used;
+    if (!ars__check_step(body, size, ars__sites_known(host), &used, why)) return false;
+    memcpy(&step, body, sizeof step);
+    if (used != size || !worker->has_order || step.trace != ars__current_trace(worker))
+        return snprintf(why->text, sizeof why->text, "a step request that is not of the trace in progress"), false;
+    if (channel >= host->n_workers && !worker->at_work)
+        return snprintf(why->text, sizeof why->text, "a step request of a snapshot that was not told to go"), false;
+    c->sequence++;
+    step.ticket = c->sequence << host->ticket_bits | channel;
+    memcpy(body, &step, sizeof step);
+    c->waiting = true;
+    c->ticket = step.ticket;
+    c->site = step.site;
+    ars__clock(host, worker);
+    worker->waiting++;
+    atomic_store_explicit(&box->state, ARS__TAKEN, memory_order_release);
+    if (!host->n_steps_out) ars__buffer_zeros(&host->steps_out, sizeof(struct ars_wire_header));
+    ars__buffer_add(&host->steps_out, body, size);
+    host->n_steps_out++;
+    /* 65,536 channels could ask for more than one message holds. */
+    if (host->steps_out.size > ARS_WIRE_MAX_MESSAGE / 4) ars__link_flush(host, false);
+    return true;
+}
+
+void ars__relay_question(struct host *host, uint32_t channel) {
+    uint32_t w = worker_of(host, channel);
+    struct ars__channel *box = mailbox(host, channel);
+    if (host->workers[w].state != WORKER_ALIVE || host->channels[channel].waiting) return;
+    if (atomic_load_explicit(&box->state, memory_order_acquire) != ARS__ASKED) return;
+    _Alignas(8) unsigned char body[ARS_WIRE_MAX_STEP];
+    ars__why why = {"an unknown question"};
+    uint32_t kind = *(volatile uint32_t *)&box->kind, size = *(volatile uint32_t *)&box->size;
+    bool good = false;
+    if (size > sizeof body) {
+        snprintf(why.text, sizeof why.text, "a question of %u bytes", size);
+    } else {
+        memcpy(body, box->body, size);
+        memset(body + size, 0, sizeof body - size);
+        if (kind == ARS__ASK_SITE) good = answer_site(host, box, body, size, &why);
+        if (kind == ARS__ASK_STEP) good = take_step(host, channel, box, body, size, &why);
+    }
+    if (!good)
+        ars__family_condemn(host, w, ARS_FAIL_PROTOCOL, "the simulator's process sent what it must not: %s", why.text);
+}
+
+bool ars__relay_reply(struct host *host, const unsigned char *item) {
+    struct ars_wire_reply reply;
+    memcpy(&reply, item, sizeof reply);
+    uint32_t channel = reply.ticket & ((1u << host->ticket_bits) - 1);
+    if (channel >= host->n_channels) return true; /* stale, or made up */
+    struct channel *c = &host->channels[channel];
+    if (!c->waiting || c->ticket != reply.ticket) return true; /* stale */
+    if ((c->site == ARS_NO_SITE) != (reply.size == sizeof reply)) {
+        ars__give_up(host, "a reply %s a proposal to a request that %s",
+                     reply.size == sizeof reply ? "without" : "with",
+                     c->site == ARS_NO_SITE ? "only tells" : "asks for one");
+        return false;
+    }
+    if (reply.flags & ARS_REPLY_ALWAYS_PRIOR)
+        atomic_store_explicit(&host->shm->sites[c->site].always_prior, (uint32_t)host->run.config.header.run,
+                              memory_order_relaxed);
+    struct worker *worker = &host->workers[worker_of(host, channel)];
+    c->waiting = false;
+    ars__clock(host, worker);
+    worker->waiting--;
+    /* A process on its way out no longer cares. */
+    if (worker->state == WORKER_ALIVE) answer(mailbox(host, channel), item, reply.size);
+    return true;
+}
+
+static void reset_channel(struct host *host, uint32_t channel) {
+    struct ars__channel *box = mailbox(host, channel);
+    host->channels[channel].waiting = false;
+    atomic_store(&box->state, ARS__IDLE);
+    box->kind = box->size = 0;
+}
+
+void ars__relay_reset(struct host *host, uint32_t worker) {
+    reset_channel(host, worker);
+    for (uint32_t s = 0; s < host->per_worker; s++)
+        reset_channel(host, ars__snapshot_channel(host->n_workers, host->per_worker, worker, s));
+    host->workers[worker].waiting = 0;
+}

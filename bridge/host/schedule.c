@@ -1,0 +1,228 @@
+/* schedule.c: the run: which traces are still to do, who does them, and how long each may take. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "futex.h"
+#include "host.h"
+
+enum { TICK_MS = 50, LONGEST_CHUNK = 256, IDLE_LIMIT_S = 10 };
+
+/* A single step of a trace's clock counts for no more than this: if we were stopped ourselves, nobody's time is up. */
+#define ARS__LONGEST_STEP (250 * ARS__MS)
+
+/* ---- the queue --------------------------------------------------------------------------------------------------- */
+
+void ars__requeue(struct host *host, uint64_t first, uint64_t count) {
+    struct run *run = &host->run;
+    if (!count) return;
+    if (run->n_queue == run->queue_capacity) {
+        run->queue_capacity = run->queue_capacity ? 2 * run->queue_capacity : 64;
+        run->queue = ars__grow(run->queue, run->queue_capacity * sizeof *run->queue);
+    }
+    run->queue[run->n_queue++] = (struct range){first, count};
+    run->queued += count;
+}
+
+static struct range dequeue(struct run *run, uint64_t most) {
+    struct range *next = &run->queue[run->n_queue - 1], taken = {next->first, next->count < most ? next->count : most};
+    next->first += taken.count;
+    next->count -= taken.count;
+    if (!next->count) run->n_queue--;
+    run->queued -= taken.count;
+    return taken;
+}
+
+/* ---- beginning and end ------------------------------------------------------------------------------------------- */
+
+void ars__run_start(struct host *host, const unsigned char *frame) {
+    struct run *run = &host->run;
+    struct ars__run *shared = &host->shm->run;
+    struct ars_wire_run config;
+    memcpy(&config, frame, sizeof config);
+    size_t data_size = config.header.size - sizeof config;
+    if (data_size > ARS__DATA_BYTES) {
+        ars__give_up(host, "the observed data have %zu bytes; at most %d are possible", data_size, ARS__DATA_BYTES);
+        return;
+    }
+    run->active = true;
+    run->cancelled = false;
+    run->config = config;
+    run->last_number = config.header.run;
+    run->n_queue = 0;
+    run->queued = run->accounted = 0;
+    run->hopeless.kind = run->fork_failure.kind = 0;
+    run->counters = (struct ars_wire_done){.messages_received = 1};
+    uint32_t use = config.max_workers && config.max_workers < host->n_workers ? config.max_workers : host->n_workers;
+    run->use_workers = config.n_traces < use ? (uint32_t)config.n_traces : use;
+    bool asks = !(config.flags & ARS_RUN_PROPOSE_PRIOR);
+    run->chunk = asks || (config.flags & ARS_RUN_ESTIMATE) ? 1 : LONGEST_CHUNK;
+
+    memcpy(host->shm->data, frame + sizeof config, data_size);
+    *shared = (struct ars__run){.number = config.header.run,
+                                .seed = config.seed,
+                                .max_tries = config.max_tries,
+                                .flags = config.flags,
+                                .n_observed = config.header.count,
+                                .data_size = data_size};
+    ars__requeue(host, config.first_trace, config.n_traces);
+    for (uint32_t w = 0; w < host->n_workers; w++) {
+        struct worker *worker = &host->workers[w];
+        worker->fork_tries = 0;
+        if (worker->state == WORKER_GAVE_UP || worker->state == WORKER_BACKOFF) worker->state = WORKER_NONE;
+    }
+}
+
+void ars__run_cancel(struct host *host) {
+    struct run *run = &host->run;
+    run->cancelled = true;
+    run->n_queue = 0;
+    run->queued = 0;
+    host->steps_out.size = 0;
+    host->n_steps_out = 0;
+    for (uint32_t w = 0; w < host->n_workers; w++)
+        if (host->workers[w].has_order) ars__family_kill(host, w);
+}
+
+void ars__run_hopeless(struct host *host, enum ars_failure_kind kind, int detail, const char *text) {
+    host->run.hopeless = (struct ars_wire_failure){.kind = kind, .detail = detail};
+    snprintf(host->run.hopeless.text, sizeof host->run.hopeless.text, "%s", text);
+}
+
+void ars__run_finish(struct host *host) {
+    struct run *run = &host->run;
+    if (!run->active || (!run->cancelled && run->accounted < run->config.n_traces)) return;
+    for (uint32_t w = 0; w < host->n_workers; w++)
+        if (host->workers[w].has_order) return;
+    ars__link_flush(host, true);
+    if (host->blocked || host->disconnected) return;
+    struct ars_wire_done done = run->counters;
+    done.header = ars__header(host, ARS_MSG_DONE, sizeof done, 0);
+    done.messages_sent++; /* this one */
+    done.cancelled = run->cancelled;
+    if (ars__link_send(host, &done, sizeof done, false)) run->active = false;
+}
+
+/* ---- orders ------------------------------------------------------------------------------------------------------ */
+
+static void hand_out(struct host *host, uint32_t w) {
+    struct run *run = &host->run;
+    struct worker *worker = &host->workers[w];
+    if (!run->active || run->cancelled || run->hopeless.kind || !run->queued || w >= run->use_workers) return;
+    if (worker->state != WORKER_ALIVE || worker->has_order) return;
+    /* Smaller pieces near the end, so that nobody idles while another has a long list. */
+    uint64_t most = run->queued / (4ull * run->use_workers);
+    if (most > run->chunk) most = run->chunk;
+    struct range order = dequeue(run, most ? most : 1);
+    struct ars__worker *shared = ars__worker_at(host->shm, w);
+    worker->has_order = true;
+    worker->last_failed = false;
+    worker->first = order.first;
+    worker->count = order.count;
+    worker->finished = 0;
+    worker->begun = atomic_load_explicit(&shared->traces_begun, memory_order_relaxed);
+    ars__clock_reset(host, worker);
+    shared->order_first = order.first;
+    shared->order_count = order.count;
+    if (!++worker->order_number) worker->order_number = 1; /* 0 means none */
+    atomic_store_explicit(&shared->order_number, worker->order_number, memory_order_release);
+    ars__futex_wake(&shared->order_number, INT_MAX);
+}
+
+void ars__worker_look(struct host *host, uint32_t w) {
+    struct worker *worker = &host->workers[w];
+    if (worker->state != WORKER_ALIVE) return;
+    struct ars__worker *shared = ars__worker_at(host->shm, w);
+    /* Order of reading: an order that is done has all its records in the ring. */
+    bool done = atomic_load_explicit(&shared->order_done, memory_order_acquire) == worker->order_number;
+    if (!ars__records_read(host, w, false) || worker->state != WORKER_ALIVE) return;
+    if (worker->has_order && done) {
+        if (worker->finished < worker->count) {
+            ars__family_condemn(host, w, ARS_FAIL_PROTOCOL,
+                                "the simulator's process said that it was done without a record of this trace");
+            return;
+        }
+        worker->has_order = false;
+    }
+    if (!worker->has_order) hand_out(host, w);
+}
+
+/* Fails queued traces as fast as the link takes them. */
+static void fail_queue(struct host *host) {
+    while (host->run.queued && !host->blocked && !host->disconnected) {
+        host->run.hopeless.trace = dequeue(&host->run, 1).first;
+        ars__columns_fail(host, &host->run.hopeless, 0);
+        if (ars__columns_due(host)) ars__link_flush(host, false);
+    }
+}
+
+void ars__schedule(struct host *host) {
+    struct run *run = &host->run;
+    if (!run->active || run->cancelled) return;
+    if (run->hopeless.kind) fail_queue(host);
+    if (!run->queued || run->hopeless.kind) return;
+    uint64_t coming = 0;
+    bool hope = false;
+    for (uint32_t w = 0; w < run->use_workers && run->queued; w++) {
+        struct worker *worker = &host->workers[w];
+        hand_out(host, w);
+        bool again = worker->state == WORKER_BACKOFF && host->now >= worker->retry_at;
+        if (coming < run->queued && (worker->state == WORKER_NONE || again)) ars__family_spawn(host, w);
+        coming += worker->state == WORKER_SPAWNING;
+        hope |= worker->state != WORKER_GAVE_UP;
+    }
+    if (!hope && run->queued && !run->hopeless.kind)
+        ars__run_hopeless(host, run->fork_failure.kind, run->fork_failure.detail, run->fork_failure.text);
+}
+
+/* ---- time -------------------------------------------------------------------------------------------------------- */
+
+void ars__clock(struct host *host, struct worker *worker) {
+    uint64_t step = host->now - worker->since;
+    worker->since = host->now;
+    if (!worker->has_order || worker->waiting || host->blocked) return;
+    worker->spent += step < ARS__LONGEST_STEP ? step : ARS__LONGEST_STEP;
+}
+
+void ars__clock_reset(struct host *host, struct worker *worker) {
+    worker->spent = 0;
+    worker->since = host->now;
+}
+
+static void check_time(struct host *host, uint32_t w) {
+    struct worker *worker = &host->workers[w];
+    uint64_t begun = atomic_load_explicit(&ars__worker_at(host->shm, w)->traces_begun, memory_order_relaxed);
+    if (begun != worker->begun) {
+        worker->begun = begun;
+        ars__clock_reset(host, worker);
+        return;
+    }
+    ars__clock(host, worker);
+    double limit = host->run.config.trace_timeout, spent = (double)worker->spent / (double)ARS__S;
+    if (worker->finished < worker->count) {
+        if (limit > 0 && spent > limit)
+            ars__family_condemn(
+                host, w, ARS_FAIL_TIMEOUT,
+                "the trace took more than %g s of its own time (waiting for the controller not counted); "
+                "raise trace_timeout if the simulator needs longer",
+                limit);
+    } else if (spent > (limit > IDLE_LIMIT_S ? limit : IDLE_LIMIT_S)) {
+        ars__family_kill(host, w); /* all its traces are in; it hangs between two of them */
+    }
+}
+
+void ars__tick(struct host *host) {
+    if (host->now < host->next_tick) return;
+    host->next_tick = host->now + TICK_MS * ARS__MS;
+    ars__family_reap(host);
+    for (uint32_t w = 0; w < host->n_workers && !host->zygote_lost; w++) {
+        struct worker *worker = &host->workers[w];
+        if (worker->state == WORKER_ALIVE && worker->has_order) {
+            if (!host->blocked) ars__worker_look(host, w);
+            if (worker->state == WORKER_ALIVE && worker->has_order) check_time(host, w);
+        } else if ((worker->state == WORKER_SPAWNING || worker->state == WORKER_DYING) &&
+                   host->now > worker->answer_by) {
+            ars__family_lost(host);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+/* session.c: what the controller says, and whether it may say it now. */
+#include <stdio.h>
+#include <string.h>
+#include <zmq.h>
+
+#include "host.h"
+
+enum { MESSAGES_PER_TURN = 64 };
+
+static void receive_run(struct host *host, const unsigned char *frame, const struct ars_wire_header *h) {
+    if (host->run.active)
+        ars__give_up(host, "RUN %llu came before run %llu was DONE", (unsigned long long)h->run,
+                     (unsigned long long)host->run.last_number);
+    else if (h->run <= host->run.last_number)
+        ars__give_up(host, "RUN %llu came after run %llu; run numbers count up", (unsigned long long)h->run,
+                     (unsigned long long)host->run.last_number);
+    else
+        ars__run_start(host, frame);
+}
+
+static void receive_replies(struct host *host, const unsigned char *frame, const struct ars_wire_header *h) {
+    if (!host->run.active || h->run != host->run.config.header.run) return; /* of a run that is over */
+    size_t at = sizeof *h;
+    for (uint32_t i = 0; i < h->count; i++) {
+        uint32_t size;
+        memcpy(&size, frame + at, sizeof size);
+        if (!ars__relay_reply(host, frame + at)) return;
+        at += size;
+    }
+}
+
+static void receive_cancel(struct host *host, const struct ars_wire_header *h) {
+    if (h->run > host->run.last_number || h->run == 0)
+        ars__give_up(host, "CANCEL of run %llu, which has not begun", (unsigned long long)h->run);
+    else if (host->run.active && h->run == host->run.config.header.run && !host->run.cancelled)
+        ars__run_cancel(host);
+}
+
+static void receive_error(struct host *host, const unsigned char *frame, size_t size) {
+    const char *text = (const char *)frame + sizeof(struct ars_wire_header);
+    size_t length = strnlen(text, size - sizeof(struct ars_wire_header));
+    ars__give_up(host, "the controller gave up: %.*s", (int)(length < 400 ? length : 400), text);
+    host->disconnected = true; /* no answer is expected */
+}
+
+static void obey(struct host *host, const unsigned char *frame, size_t size, bool more) {
+    struct ars_wire_header h;
+    ars__why why;
+    host->run.counters.messages_received++;
+    if (more) {
+        ars__give_up(host, "a bad message from the controller: it has more than one frame");
+        return;
+    }
+    if (!ars__check_message(frame, size, ars__sites_known(host), &why)) {
+        ars__give_up(host, "a bad message from the controller: %s", why.text);
+        return;
+    }
+    memcpy(&h, frame, sizeof h);
+    switch (h.type) {
+    case ARS_MSG_RUN:
+        receive_run(host, frame, &h);
+        break;
+    case ARS_MSG_REPLIES:
+        receive_replies(host, frame, &h);
+        break;
+    case ARS_MSG_CANCEL:
+        receive_cancel(host, &h);
+        break;
+    case ARS_MSG_QUIT:
+        host->quit = true;
+        break;
+    case ARS_MSG_ERROR:
+        receive_error(host, frame, size);
+        break;
+    default:
+        ars__give_up(host, "a bad message from the controller: type %u is not for a host to receive", (unsigned)h.type);
+    }
+}
+
+void ars__session_receive(struct host *host) {
+    for (int i = 0; i < MESSAGES_PER_TURN && !host->error[0] && !host->quit; i++) {
+        zmq_msg_t message;
+        zmq_msg_init(&message);
+        int size = zmq_msg_recv(&message, host->socket, ZMQ_DONTWAIT);
+        if (size >= 0) obey(host, zmq_msg_data(&message), (size_t)size, zmq_msg_more(&message));
+        zmq_msg_close(&message);
+        if (size < 0) return;
+    }
+}

@@ -1,0 +1,75 @@
+/* sites.c: which address has which id. The host keeps its own copy: the one in the segment is for the family to read, and
+ * anyone there could write it. */
+#include <string.h>
+
+#include "host.h"
+
+enum { TABLE_SIZE = 2 * ARS_WIRE_MAX_SITES }; /* a power of two, never more than half full */
+
+struct site {
+    uint16_t kind, dist;
+    uint32_t name_size, name_at;
+};
+
+bool ars__sites_open(struct host *host) {
+    host->sites = ars__grow(NULL, ARS_WIRE_MAX_SITES * sizeof *host->sites);
+    host->site_kinds = ars__grow(NULL, ARS_WIRE_MAX_SITES);
+    host->site_table = ars__grow(NULL, TABLE_SIZE * sizeof *host->site_table);
+    memset(host->site_table, 0xff, TABLE_SIZE * sizeof *host->site_table);
+    return true;
+}
+
+ars__known_sites ars__sites_known(const struct host *host) {
+    return (ars__known_sites){host->n_sites, host->site_kinds};
+}
+
+static uint32_t hash(uint16_t kind, const unsigned char *name, uint32_t size) { /* FNV-1a */
+    uint32_t h = (2166136261u ^ kind) * 16777619u;
+    for (uint32_t i = 0; i < size; i++) h = (h ^ name[i]) * 16777619u;
+    return h;
+}
+
+static void announce(struct host *host, uint32_t id, const void *name) {
+    const struct site *s = &host->sites[id];
+    struct ars_wire_site item = {.id = id, .kind = s->kind, .dist = s->dist, .name_size = s->name_size};
+    if (!host->n_sites_out) ars__buffer_zeros(&host->sites_out, sizeof(struct ars_wire_header));
+    ars__buffer_add(&host->sites_out, &item, sizeof item);
+    ars__buffer_add(&host->sites_out, name, s->name_size);
+    ars__buffer_zeros(&host->sites_out, ARS_WIRE_PAD(s->name_size) - s->name_size);
+    host->n_sites_out++;
+}
+
+static uint32_t add(struct host *host, const struct ars_wire_site *site, const void *name) {
+    if (host->n_sites == ARS_WIRE_MAX_SITES || host->names.size + site->name_size > ARS__NAME_BYTES) return ARS_NO_SITE;
+    uint32_t id = host->n_sites++, at = (uint32_t)host->names.size;
+    host->sites[id] = (struct site){site->kind, site->dist, site->name_size, at};
+    host->site_kinds[id] = (uint8_t)site->kind;
+    ars__buffer_add(&host->names, name, site->name_size);
+
+    struct ars__site_entry *entry = &host->shm->sites[id];
+    memcpy(host->shm->names + at, name, site->name_size);
+    entry->kind = site->kind;
+    entry->dist = site->dist;
+    entry->name_size = site->name_size;
+    entry->name_at = at;
+    atomic_store_explicit(&entry->always_prior, 0, memory_order_relaxed);
+    atomic_store_explicit(&host->shm->n_sites, host->n_sites, memory_order_release);
+    announce(host, id, name);
+    return id;
+}
+
+void ars__site_identify(struct host *host, struct ars_wire_site *site, const void *name) {
+    uint32_t at = hash(site->kind, name, site->name_size) % TABLE_SIZE;
+    for (; host->site_table[at] != UINT32_MAX; at = (at + 1) % TABLE_SIZE) {
+        uint32_t id = host->site_table[at];
+        const struct site *s = &host->sites[id];
+        if (s->kind == site->kind && s->name_size == site->name_size &&
+            !memcmp(host->names.data + s->name_at, name, s->name_size)) {
+            site->id = id;
+            site->dist = s->dist;
+            return;
+        }
+    }
+    site->id = add(host, site, name);
+    if (site->id != ARS_NO_SITE) host->site_table[at] = site->id;
+}

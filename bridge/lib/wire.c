@@ -1,0 +1,431 @@
+/* wire.c: see wire_check.h. Fields are copied out with memcpy, because a frame may start at any address. */
+#include "wire_check.h"
+
+#include <float.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool bad(ars__why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static bool bad(ars__why *why, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why->text, sizeof why->text, format, args);
+    va_end(args);
+    return false;
+}
+
+static double double_at(const unsigned char *bytes, size_t i) {
+    double x;
+    memcpy(&x, bytes + i * sizeof x, sizeof x);
+    return x;
+}
+
+static bool finite_number(double x) {
+    return x >= -DBL_MAX && x <= DBL_MAX;
+}
+
+/* ---- header ------------------------------------------------------------------------------------------------------ */
+
+bool ars__check_header(const void *frame, size_t size, struct ars_wire_header *header, ars__why *why) {
+    if (size < sizeof *header)
+        return bad(why, "a frame of %zu bytes is shorter than a header (%zu)", size, sizeof *header);
+    memcpy(header, frame, sizeof *header);
+    if (header->magic != ARS_WIRE_MAGIC) return bad(why, "wrong magic 0x%08x: not a message of ours", header->magic);
+    if (header->type < ARS_MSG_HELLO || header->type > ARS_MSG_ERROR)
+        return bad(why, "unknown message type %u", (unsigned)header->type);
+    bool any_version =
+        header->type == ARS_MSG_HELLO || header->type == ARS_MSG_WELCOME || header->type == ARS_MSG_ERROR;
+    if (!any_version && (header->version < ARS_WIRE_VERSION_MIN || header->version > ARS_WIRE_VERSION))
+        return bad(why, "protocol version %u; this side speaks %d to %d", (unsigned)header->version,
+                   ARS_WIRE_VERSION_MIN, ARS_WIRE_VERSION);
+    if (size > ARS_WIRE_MAX_MESSAGE)
+        return bad(why, "a frame of %zu bytes is over the limit %d", size, ARS_WIRE_MAX_MESSAGE);
+    if (header->size != size) return bad(why, "the header says %u bytes, the frame has %zu", header->size, size);
+    return true;
+}
+
+/* ---- distributions ----------------------------------------------------------------------------------------------- */
+
+/* How many parameters a kind has; -1: as many as it says. */
+static int parameters_of(unsigned kind) {
+    static const int n[] = {
+        [ARS_DIST_UNIFORM] = 2,     [ARS_DIST_NORMAL] = 2,   [ARS_DIST_BERNOULLI] = 1, [ARS_DIST_CATEGORICAL] = -1,
+        [ARS_DIST_POISSON] = 1,     [ARS_DIST_BINOMIAL] = 2, [ARS_DIST_BETA] = 2,      [ARS_DIST_GAMMA] = 2,
+        [ARS_DIST_EXPONENTIAL] = 1, [ARS_DIST_WEIBULL] = 2,  [ARS_DIST_LOGNORMAL] = 2, [ARS_DIST_TRUNCATED_NORMAL] = 4,
+        [ARS_DIST_SCALED_BETA] = 4, [ARS_DIST_MIXTURE] = -1, [ARS_DIST_PRIOR] = 0};
+    return kind < sizeof n / sizeof n[0] ? n[kind] : 0;
+}
+
+static bool check_parameters(unsigned kind, const unsigned char *at, uint32_t n, ars__why *why) {
+    for (uint32_t i = 0; i < n; i++) {
+        double x = double_at(at, i);
+        bool may_be_infinite = kind == ARS_DIST_TRUNCATED_NORMAL && i >= 2 && x == x;
+        if (!finite_number(x) && !may_be_infinite)
+            return bad(why, "parameter %u of distribution kind %u is %s", i, kind, x == x ? "infinite" : "NaN");
+    }
+    return true;
+}
+
+static bool check_mixture(const unsigned char *at, uint32_t n, ars__why *why) {
+    if (n == 0 || n % 6 != 0 || n / 6 > ARS_WIRE_MAX_COMPONENTS)
+        return bad(why, "a mixture of %u numbers: it must be 6 per component, 1 to %d components", n,
+                   ARS_WIRE_MAX_COMPONENTS);
+    double total = 0;
+    for (uint32_t c = 0; c < n / 6; c++, at += 6 * sizeof(double)) {
+        double weight = double_at(at, 0), coded = double_at(at, 1);
+        if (!finite_number(weight) || weight < 0) return bad(why, "weight %u of a mixture is %g", c, weight);
+        total += weight;
+        if (!(coded >= ARS_DIST_UNIFORM && coded <= ARS_DIST_SCALED_BETA) || coded != (double)(unsigned)coded ||
+            coded == ARS_DIST_CATEGORICAL)
+            return bad(why, "component %u of a mixture has kind %g", c, coded);
+        unsigned kind = (unsigned)coded;
+        uint32_t used = (uint32_t)parameters_of(kind);
+        if (!check_parameters(kind, at + 2 * sizeof(double), used, why)) return false;
+        for (uint32_t i = used; i < 4; i++)
+            if (double_at(at, 2 + i) != 0) return bad(why, "component %u of a mixture has a spare parameter not 0", c);
+    }
+    if (!(total > 0)) return bad(why, "the weights of a mixture sum to %g", total);
+    return true;
+}
+
+bool ars__check_dist(const void *bytes, size_t size, enum ars__dist_role role, size_t *used, ars__why *why) {
+    struct ars_wire_dist d;
+    if (size < sizeof d) return bad(why, "%zu bytes are too few for a distribution", size);
+    memcpy(&d, bytes, sizeof d);
+    unsigned last = role == ARS__AS_PRIOR ? ARS_DIST_TRUNCATED_NORMAL : ARS_DIST_PRIOR;
+    if (d.kind < ARS_DIST_UNIFORM || d.kind > last)
+        return bad(why, "distribution kind %u is unknown, or not one for a %s", (unsigned)d.kind,
+                   role == ARS__AS_PRIOR ? "prior" : "proposal");
+    if (d.n > (size - sizeof d) / sizeof(double))
+        return bad(why, "a distribution of %u numbers does not fit into %zu bytes", d.n, size);
+    const unsigned char *at = (const unsigned char *)bytes + sizeof d;
+    int n = parameters_of(d.kind);
+    if (n >= 0 && d.n != (uint32_t)n)
+        return bad(why, "distribution kind %u takes %d numbers, not %u", (unsigned)d.kind, n, d.n);
+    if (d.kind == ARS_DIST_CATEGORICAL && (d.n < 1 || d.n > ARS_WIRE_MAX_CATEGORIES))
+        return bad(why, "%u categories: there must be 1 to %d", d.n, ARS_WIRE_MAX_CATEGORIES);
+    if (d.kind == ARS_DIST_MIXTURE ? !check_mixture(at, d.n, why) : !check_parameters(d.kind, at, d.n, why))
+        return false;
+    *used = sizeof d + (size_t)d.n * sizeof(double);
+    return true;
+}
+
+/* ---- items ------------------------------------------------------------------------------------------------------- */
+
+static bool is_site(ars__known_sites sites, uint32_t id, enum ars_site_kind kind) {
+    return id < sites.n && (!sites.kinds || sites.kinds[id] == kind);
+}
+
+static bool check_item_size(uint32_t item, size_t least, size_t size, ars__why *why) {
+    if (item < least || item % 8 != 0 || item > ARS_WIRE_MAX_STEP)
+        return bad(why, "an item's size %u is not a multiple of 8 from %zu to %d", item, least, ARS_WIRE_MAX_STEP);
+    if (item > size) return bad(why, "an item of %u bytes is cut short to %zu", item, size);
+    return true;
+}
+
+bool ars__check_step(const void *bytes, size_t size, ars__known_sites sites, size_t *used, ars__why *why) {
+    struct ars_wire_step s;
+    if (size < sizeof s) return bad(why, "%zu bytes are too few for a step request", size);
+    memcpy(&s, bytes, sizeof s);
+    if (!check_item_size(s.size, sizeof s, size, why)) return false;
+    if (s.n_told > ARS_WIRE_MAX_TOLD) return bad(why, "%u values told: at most %d", s.n_told, ARS_WIRE_MAX_TOLD);
+    size_t at = sizeof s + (size_t)s.n_told * sizeof(struct ars_wire_told);
+    if (at > s.size) return bad(why, "%u values told do not fit into an item of %u bytes", s.n_told, s.size);
+    for (uint32_t i = 0; i < s.n_told; i++) {
+        struct ars_wire_told told;
+        memcpy(&told, (const unsigned char *)bytes + sizeof s + i * sizeof told, sizeof told);
+        if (!is_site(sites, told.site, ARS_SITE_SAMPLE))
+            return bad(why, "told of %u, which is no sample site", told.site);
+        if (!finite_number(told.value)) return bad(why, "told of a value that is not finite at site %u", told.site);
+    }
+    size_t dist = 0;
+    if (s.site != ARS_NO_SITE) {
+        if (!is_site(sites, s.site, ARS_SITE_SAMPLE))
+            return bad(why, "asked about %u, which is no sample site", s.site);
+        if (!ars__check_dist((const unsigned char *)bytes + at, s.size - at, ARS__AS_PRIOR, &dist, why)) return false;
+    }
+    if (at + dist != s.size) return bad(why, "a step request of %u bytes has content for %zu", s.size, at + dist);
+    *used = s.size;
+    return true;
+}
+
+bool ars__check_reply(const void *bytes, size_t size, size_t *used, ars__why *why) {
+    struct ars_wire_reply r;
+    if (size < sizeof r) return bad(why, "%zu bytes are too few for a reply", size);
+    memcpy(&r, bytes, sizeof r);
+    if (!check_item_size(r.size, sizeof r, size, why)) return false;
+    if (r.flags & ~(uint32_t)ARS_REPLY_ALWAYS_PRIOR) return bad(why, "unknown reply flags 0x%x", r.flags);
+    size_t dist = 0;
+    if (r.size > sizeof r) {
+        const unsigned char *at = (const unsigned char *)bytes + sizeof r;
+        if (!ars__check_dist(at, r.size - sizeof r, ARS__AS_PROPOSAL, &dist, why)) return false;
+        uint16_t kind;
+        memcpy(&kind, at, sizeof kind);
+        if ((r.flags & ARS_REPLY_ALWAYS_PRIOR) && kind != ARS_DIST_PRIOR)
+            return bad(why, "ALWAYS_PRIOR goes with a PRIOR proposal, not with kind %u", (unsigned)kind);
+    } else if (r.flags) {
+        return bad(why, "a reply without a proposal has flags 0x%x", r.flags);
+    }
+    if (sizeof r + dist != r.size) return bad(why, "a reply of %u bytes has content for %zu", r.size, sizeof r + dist);
+    *used = r.size;
+    return true;
+}
+
+static bool check_name(const unsigned char *at, uint32_t name_size, size_t size, ars__why *why) {
+    if (name_size < 1 || name_size > ARS_WIRE_MAX_NAME)
+        return bad(why, "a name of %u bytes: 1 to %d are allowed", name_size, ARS_WIRE_MAX_NAME);
+    size_t padded = ARS_WIRE_PAD(name_size);
+    if (padded > size) return bad(why, "a name of %u bytes is cut short to %zu", name_size, size);
+    if (memchr(at, 0, name_size)) return bad(why, "a name has a zero byte in it");
+    for (size_t i = name_size; i < padded; i++)
+        if (at[i]) return bad(why, "a name is padded with other than zeros");
+    return true;
+}
+
+bool ars__check_site(const void *bytes, size_t size, size_t *used, ars__why *why) {
+    struct ars_wire_site s;
+    if (size < sizeof s) return bad(why, "%zu bytes are too few for a site", size);
+    memcpy(&s, bytes, sizeof s);
+    if (s.id >= ARS_WIRE_MAX_SITES) return bad(why, "site id %u: ids are below %d", s.id, ARS_WIRE_MAX_SITES);
+    if (s.kind < ARS_SITE_SAMPLE || s.kind > ARS_SITE_LOOP) return bad(why, "unknown site kind %u", (unsigned)s.kind);
+    bool has_dist = s.kind == ARS_SITE_SAMPLE || s.kind == ARS_SITE_OBSERVE;
+    if (s.dist > ARS_DIST_TRUNCATED_NORMAL || (!has_dist && s.dist))
+        return bad(why, "site kind %u with distribution kind %u", (unsigned)s.kind, (unsigned)s.dist);
+    if (!check_name((const unsigned char *)bytes + sizeof s, s.name_size, size - sizeof s, why)) return false;
+    *used = sizeof s + ARS_WIRE_PAD(s.name_size);
+    return true;
+}
+
+/* ---- whole messages ---------------------------------------------------------------------------------------------- */
+
+static bool check_run(const unsigned char *frame, const struct ars_wire_header *h, ars__why *why) {
+    struct ars_wire_run run;
+    if (h->size < sizeof run) return bad(why, "RUN has %u bytes, fewer than %zu", h->size, sizeof run);
+    memcpy(&run, frame, sizeof run);
+    const uint32_t known =
+        ARS_RUN_POSTERIOR | ARS_RUN_PROPOSE_PRIOR | ARS_RUN_LOOPS_PRIOR | ARS_RUN_ESTIMATE | ARS_RUN_RECORD_PRIORS;
+    if (h->run == 0) return bad(why, "RUN has run number 0");
+    if (run.flags & ~known) return bad(why, "RUN has unknown flags 0x%x", run.flags & ~known);
+    if (run.n_traces == 0) return bad(why, "RUN asks for 0 traces");
+    if (run.first_trace + run.n_traces < run.first_trace) return bad(why, "RUN's trace numbers overflow");
+    if (run.max_tries == 0) return bad(why, "RUN allows 0 tries per loop (max_tries)");
+    if ((run.flags & ARS_RUN_ESTIMATE) && (run.tries_q == 0 || run.runs_p == 0))
+        return bad(why, "RUN estimates with N = %u and M = %u; both must be 1 or more", run.tries_q, run.runs_p);
+    if (!finite_number(run.trace_timeout) || run.trace_timeout < 0)
+        return bad(why, "RUN's trace_timeout is negative or not finite");
+    if (h->count && !(run.flags & ARS_RUN_POSTERIOR)) return bad(why, "RUN has data but not the flag POSTERIOR");
+    size_t left = h->size - sizeof run;
+    if (h->count > left / sizeof(struct ars_wire_observed))
+        return bad(why, "RUN counts %u observed names, more than fit", h->count);
+    size_t names_at = sizeof run + (size_t)h->count * sizeof(struct ars_wire_observed), at = names_at;
+    uint64_t values = 0;
+    for (uint32_t i = 0; i < h->count; i++) {
+        struct ars_wire_observed o;
+        memcpy(&o, frame + sizeof run + i * sizeof o, sizeof o);
+        if (!check_name(frame + at, o.name_size, h->size - at, why)) return false;
+        at += ARS_WIRE_PAD(o.name_size);
+        values += o.n_values;
+    }
+    if ((h->size - at) % sizeof(double) || values != (h->size - at) / sizeof(double))
+        return bad(why, "RUN announces %llu observed values and has %zu bytes of them", (unsigned long long)values,
+                   h->size - at);
+    return true;
+}
+
+typedef bool item_check(const void *bytes, size_t size, ars__known_sites sites, size_t *used, ars__why *why);
+
+static bool check_reply_item(const void *bytes, size_t size, ars__known_sites sites, size_t *used, ars__why *why) {
+    (void)sites;
+    return ars__check_reply(bytes, size, used, why);
+}
+
+static bool check_site_item(const void *bytes, size_t size, ars__known_sites sites, size_t *used, ars__why *why) {
+    (void)sites;
+    return ars__check_site(bytes, size, used, why);
+}
+
+static bool check_items(const unsigned char *frame, const struct ars_wire_header *h, item_check *check,
+                        ars__known_sites sites, ars__why *why) {
+    size_t at = sizeof *h, used = 0;
+    for (uint32_t i = 0; i < h->count; i++, at += used)
+        if (!check(frame + at, h->size - at, sites, &used, why)) return false;
+    if (at != h->size) return bad(why, "%zu bytes after the last of %u items", h->size - at, h->count);
+    return true;
+}
+
+static bool check_plain(const struct ars_wire_header *h, const char *name, size_t size, ars__why *why) {
+    if (h->size != size) return bad(why, "%s has %u bytes; it must have %zu", name, h->size, size);
+    if (h->count != 0) return bad(why, "%s has count %u; it must be 0", name, h->count);
+    return true;
+}
+
+static bool check_hello(const unsigned char *frame, const struct ars_wire_header *h, ars__why *why) {
+    struct ars_wire_hello hello;
+    if (!check_plain(h, "HELLO", sizeof hello, why)) return false;
+    memcpy(&hello, frame, sizeof hello);
+    if (hello.version_min > hello.version_max)
+        return bad(why, "HELLO speaks versions %u to %u", (unsigned)hello.version_min, (unsigned)hello.version_max);
+    if (hello.workers == 0) return bad(why, "HELLO has 0 workers");
+    return true;
+}
+
+bool ars__check_message(const void *frame, size_t size, ars__known_sites sites, ars__why *why) {
+    struct ars_wire_header h;
+    if (!ars__check_header(frame, size, &h, why)) return false;
+    switch (h.type) {
+    case ARS_MSG_HELLO:
+        return check_hello(frame, &h, why);
+    case ARS_MSG_WELCOME:
+        return check_plain(&h, "WELCOME", sizeof(struct ars_wire_welcome), why);
+    case ARS_MSG_RUN:
+        return check_run(frame, &h, why);
+    case ARS_MSG_SITES:
+        return check_items(frame, &h, check_site_item, sites, why);
+    case ARS_MSG_STEPS:
+        return check_items(frame, &h, ars__check_step, sites, why);
+    case ARS_MSG_REPLIES:
+        return check_items(frame, &h, check_reply_item, sites, why);
+    case ARS_MSG_DONE:
+        return check_plain(&h, "DONE", sizeof(struct ars_wire_done), why);
+    case ARS_MSG_CANCEL:
+        return check_plain(&h, "CANCEL", sizeof h, why);
+    case ARS_MSG_QUIT:
+        return check_plain(&h, "QUIT", sizeof h, why);
+    case ARS_MSG_ERROR:
+        return true; /* the rest of the frame is its text */
+    default:
+        return bad(why, "message type %u has more than one frame", (unsigned)h.type);
+    }
+}
+
+/* ---- traces ------------------------------------------------------------------------------------------------------ */
+
+bool ars__check_failure(const void *bytes, ars__why *why) {
+    struct ars_wire_failure f;
+    memcpy(&f, bytes, sizeof f);
+    if (f.kind < ARS_FAIL_CRASH || f.kind > ARS_FAIL_LOST) return bad(why, "unknown kind of failure %u", f.kind);
+    if (!memchr(f.text, 0, sizeof f.text)) return bad(why, "a failure's text does not end");
+    return true;
+}
+
+static bool check_samples(const ars__trace_view *view, ars__known_sites sites, uint64_t *values, ars__why *why) {
+    const struct ars_wire_trace *t = &view->trace;
+    for (uint32_t i = 0; i < t->n_samples; i++) {
+        struct ars_wire_sample s;
+        memcpy(&s, view->samples + (size_t)i * sizeof s, sizeof s);
+        if (!is_site(sites, s.site, ARS_SITE_SAMPLE))
+            return bad(why, "sample %u is of %u, which is no sample site", i, s.site);
+        if (s.loop < -1 || (s.loop >= 0 && (uint32_t)s.loop >= t->n_loops))
+            return bad(why, "sample %u is in loop %d of %u", i, s.loop, t->n_loops);
+        if (s.prior < ARS_DIST_UNIFORM || s.prior > ARS_DIST_TRUNCATED_NORMAL)
+            return bad(why, "sample %u has distribution kind %u", i, (unsigned)s.prior);
+        int n = parameters_of(s.prior);
+        if (s.n_params && (n >= 0 ? s.n_params != n : s.n_params > ARS_WIRE_MAX_CATEGORIES))
+            return bad(why, "sample %u has %u parameters", i, (unsigned)s.n_params);
+        *values += s.n_params;
+    }
+    return true;
+}
+
+static bool check_valued(const unsigned char *at, uint32_t n, ars__known_sites sites, enum ars_site_kind kind,
+                         uint64_t *values, ars__why *why) {
+    for (uint32_t i = 0; i < n; i++) {
+        struct ars_wire_values v;
+        memcpy(&v, at + (size_t)i * sizeof v, sizeof v);
+        if (!is_site(sites, v.site, kind))
+            return bad(why, "%s %u is of site %u, which is none", kind == ARS_SITE_OBSERVE ? "observe" : "result", i,
+                       v.site);
+        *values += v.n;
+    }
+    return true;
+}
+
+static bool check_loops(const ars__trace_view *view, ars__known_sites sites, ars__why *why) {
+    for (uint32_t i = 0; i < view->trace.n_loops; i++) {
+        struct ars_wire_loop l;
+        memcpy(&l, view->loops + (size_t)i * sizeof l, sizeof l);
+        if (!is_site(sites, l.site, ARS_SITE_LOOP))
+            return bad(why, "loop %u is of %u, which is no loop site", i, l.site);
+        if (l.parent < -1 || (l.parent >= 0 && ((uint32_t)l.parent >= view->trace.n_loops || (uint32_t)l.parent == i)))
+            return bad(why, "loop %u has parent %d of %u", i, l.parent, view->trace.n_loops);
+        if (l.tries == 0) return bad(why, "loop %u was accepted after 0 tries", i);
+        if (l.accepted_q > l.tries_q || l.runs_p > l.tries_p)
+            return bad(why, "loop %u accepted more tries than it made", i);
+    }
+    return true;
+}
+
+bool ars__check_trace(const ars__trace_view *view, ars__known_sites sites, ars__why *why) {
+    const struct ars_wire_trace *t = &view->trace;
+    if (t->failure > ARS_FAIL_LOST) return bad(why, "unknown kind of failure %u", t->failure);
+    if (t->failure) {
+        if (t->n_samples || t->n_observes || t->n_results || t->n_loops || t->n_values)
+            return bad(why, "a failed trace has counts that are not 0");
+        return true;
+    }
+    uint64_t values = 0;
+    if (!check_samples(view, sites, &values, why)) return false;
+    if (!check_valued(view->observes, t->n_observes, sites, ARS_SITE_OBSERVE, &values, why)) return false;
+    if (!check_valued(view->results, t->n_results, sites, ARS_SITE_RESULT, &values, why)) return false;
+    if (!check_loops(view, sites, why)) return false;
+    if (values != t->n_values)
+        return bad(why, "a trace announces %u values and its items need %llu", t->n_values, (unsigned long long)values);
+    return true;
+}
+
+/* Moves *at over n items of `item` bytes, or says that the column is too short. */
+static bool take(ars__bytes column, size_t *at, uint32_t n, size_t item, const char *name, ars__why *why) {
+    if (n > (column.size - *at) / item) return bad(why, "the column of %s is too short for its traces", name);
+    *at += (size_t)n * item;
+    return true;
+}
+
+bool ars__check_traces(ars__bytes frame, const ars__bytes columns[ARS__COLUMNS], ars__known_sites sites,
+                       ars__why *why) {
+    static const char *const names[ARS__COLUMNS] = {"traces", "samples", "observes", "results",
+                                                    "loops",  "values",  "failures"};
+    struct ars_wire_header h;
+    if (!ars__check_header(frame.data, frame.size, &h, why)) return false;
+    if (h.type != ARS_MSG_TRACES) return bad(why, "message type %u is not TRACES", (unsigned)h.type);
+    if (h.size != sizeof h) return bad(why, "TRACES' header frame has %u bytes", h.size);
+    if (columns[0].size / sizeof(struct ars_wire_trace) != h.count || columns[0].size % sizeof(struct ars_wire_trace))
+        return bad(why, "TRACES counts %u traces and has %zu bytes of them", h.count, columns[0].size);
+    size_t at[ARS__COLUMNS] = {0};
+    for (uint32_t i = 0; i < h.count; i++) {
+        ars__trace_view v;
+        memcpy(&v.trace, (const unsigned char *)columns[0].data + (size_t)i * sizeof v.trace, sizeof v.trace);
+        v.samples = (const unsigned char *)columns[ARS__COLUMN_SAMPLES].data + at[ARS__COLUMN_SAMPLES];
+        v.observes = (const unsigned char *)columns[ARS__COLUMN_OBSERVES].data + at[ARS__COLUMN_OBSERVES];
+        v.results = (const unsigned char *)columns[ARS__COLUMN_RESULTS].data + at[ARS__COLUMN_RESULTS];
+        v.loops = (const unsigned char *)columns[ARS__COLUMN_LOOPS].data + at[ARS__COLUMN_LOOPS];
+        const uint32_t n[ARS__COLUMNS] = {1,
+                                          v.trace.n_samples,
+                                          v.trace.n_observes,
+                                          v.trace.n_results,
+                                          v.trace.n_loops,
+                                          v.trace.n_values,
+                                          v.trace.failure != 0};
+        static const size_t item[ARS__COLUMNS] = {sizeof(struct ars_wire_trace),  sizeof(struct ars_wire_sample),
+                                                  sizeof(struct ars_wire_values), sizeof(struct ars_wire_values),
+                                                  sizeof(struct ars_wire_loop),   sizeof(double),
+                                                  sizeof(struct ars_wire_failure)};
+        size_t failure_at = at[ARS__COLUMN_FAILURES];
+        for (int c = 0; c < ARS__COLUMNS; c++)
+            if (!take(columns[c], &at[c], n[c], item[c], names[c], why)) return false;
+        if (!ars__check_trace(&v, sites, why)) return false;
+        if (v.trace.failure) {
+            struct ars_wire_failure f;
+            const unsigned char *bytes = (const unsigned char *)columns[ARS__COLUMN_FAILURES].data + failure_at;
+            if (!ars__check_failure(bytes, why)) return false;
+            memcpy(&f, bytes, sizeof f);
+            if (f.trace != v.trace.trace || f.kind != v.trace.failure)
+                return bad(why, "a failure does not belong to its trace");
+        }
+    }
+    for (int c = 0; c < ARS__COLUMNS; c++)
+        if (at[c] != columns[c].size)
+            return bad(why, "%zu bytes too many in the column of %s", columns[c].size - at[c], names[c]);
+    return true;
+}
