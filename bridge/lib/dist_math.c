@@ -43,6 +43,12 @@ static double deviance(double x, double m) {
     return sum;
 }
 
+/* The deviance of x from n p, also where that product is too small for a double. */
+static double deviance_of_product(double x, double n, double p) {
+    double m = n * p;
+    return m >= DBL_MIN ? deviance(x, m) : x * (log_ratio(x, n) - log(p)) + m - x;
+}
+
 double ars__log_poisson_raw(double x, double rate) {
     if (rate == 0) return x == 0 ? 0 : -INFINITY;
     if (isinf(rate)) return -INFINITY;
@@ -66,7 +72,8 @@ double ars__log_binomial_raw(double x, double y, double p, double q) {
     if (p == 0 || q == 0) return -INFINITY;
     double n = x + y;
     double stirling = stirling_error(n) - stirling_error(x) - stirling_error(y);
-    return stirling - deviance(x, n * p) - deviance(y, n * q) - 0.5 * (LN_2PI + log(x) + log_ratio(y, n));
+    double distance = deviance_of_product(x, n, p) + deviance_of_product(y, n, q);
+    return stirling - distance - 0.5 * (LN_2PI + log(x) + log_ratio(y, n));
 }
 
 double ars__mills(double a) {

@@ -127,7 +127,7 @@ static bool enter(ars__site *site, const char *frame, const char *pointer) {
     loop->entry = ars__trace_mark(t);
     loop->entry_state = ars__me.state;
     loop->entry_told = ars__me.told;
-    loop->ratio_at_try = t->log_ratio_all;
+    loop->try_ratio = 0;
     ars__me.loops.depth++;
     t->entries++;
     if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
@@ -152,11 +152,11 @@ static void retry(struct ars__loop *loop) {
     struct ars__trace *t = &ars__me.trace;
     struct ars_wire_loop *record = (struct ars_wire_loop *)(void *)t->loops.bytes + loop->record;
     record->tries = loop->tries;
-    record->log_ratio_rejected += t->log_ratio_all - loop->ratio_at_try;
+    record->log_ratio_rejected += loop->try_ratio;
     if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
         ars__snapshots_dismiss_after((size_t)loop->record);
     ars__trace_rewind(t, &loop->entry);
-    loop->ratio_at_try = t->log_ratio_all;
+    loop->try_ratio = 0;
     ars__me.state = loop->entry_state;
     ars__me.told = loop->entry_told;
 }

@@ -79,7 +79,7 @@ struct ars__loop {
     struct ars__mark entry;
     uint64_t entry_state;
     size_t entry_told;
-    double ratio_at_try; /* log_ratio_all when the present try began */
+    double try_ratio; /* sum of log p/q of all that the present try has drawn; -inf is possible, so no differences */
     struct ars__first *first;
     bool owns_first;
 };

@@ -40,7 +40,7 @@ void ars__continuation_rejected(struct ars__loop *root) {
         s->tries_p++;
         return;
     }
-    s->s_pq_sum += exp(2 * (ars__me.trace.log_ratio_all - root->ratio_at_try));
+    s->s_pq_sum += exp(2 * root->try_ratio);
     if (++s->tries_q == s->want_tries_q) _exit(ARS__EXIT_LEFT);
 }
 
