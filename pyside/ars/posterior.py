@@ -119,7 +119,7 @@ class Traces:
         self.sites = tuple(sites)
         self.run = run
         self.stats = _complete_stats(stats, len(columns.traces))
-        self.observed = dict(observed or {})
+        self.observed = {name: np.asarray(given, dtype=np.float64) for name, given in (observed or {}).items()}
         self.failures = Failures(failures_of(columns.failures))
         self.columns = columns if self._keeps_failed else self._without_failed(columns)
 
@@ -207,6 +207,11 @@ class Posterior(Traces):
         super().__init__(columns, sites, run=run, stats=stats, observed=observed)
 
     @property
+    def observations(self) -> Mapping[str, Floats]:
+        """The data, once per trace: every trace observes what was given, so the simulator does not send it back."""
+        return {name: np.broadcast_to(given, (len(self), *given.shape)) for name, given in self.observed.items()}
+
+    @property
     def method(self) -> str:
         """The weighting that is meant where none is named."""
         return "prior" if self.run.in_loops == "prior" else "ars"
@@ -235,7 +240,7 @@ class Posterior(Traces):
     def _warn_of_infinite_variance(self) -> None:
         for loop in self.loops.values():
             if loop.naive_variance_infinite:
-                warnings.warn(loop.warning(), NaiveVarianceWarning, stacklevel=4)
+                warnings.warn(loop.warning(), NaiveVarianceWarning, stacklevel=3)
 
     def log_evidence(self, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]) -> Evidence:
         """The log of the evidence p(y), with standard error."""
@@ -353,8 +358,8 @@ class Posterior(Traces):
         stats["trace"] = (("chain", "draw"), self.trace_numbers[None])
         data = {}
         for name, given in self.observed.items():
-            array, plain = np.asarray(given, dtype=np.float64), name.replace("/", ".")
-            data[plain] = (tuple(f"{plain}_dim_{i}" for i in range(array.ndim)), array)
+            plain = name.replace("/", ".")
+            data[plain] = (tuple(f"{plain}_dim_{i}" for i in range(given.ndim)), given)
         tree = xarray.DataTree.from_dict(
             {
                 "posterior": xarray.Dataset(variables, coordinates),

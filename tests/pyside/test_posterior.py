@@ -45,7 +45,7 @@ TRACES = [
         0,
         0.5,
         samples=[Sample(X, 1.0, log_p=-1.0, log_q=-2.0), Sample(X, 4.0, instance=1), Sample(Z, 7.0, loop=0)],
-        observes=[(Y, [0.25]), (Y, [0.75])],
+        observes=[(Y, []), (Y, [])],  # as under a controller: the data that was given is not sent back
         results=[(MU, [10.0]), (VEC, [1.0, 2.0])],
         loops=[loop(5, rejected_ratio=-0.25)],
     ),
@@ -54,7 +54,7 @@ TRACES = [
         2,
         -1.0,
         samples=[Sample(X, 3.0), Sample(Z, 8.0, loop=0)],
-        observes=[(Y, [0.25]), (Y, [0.75])],
+        observes=[(Y, []), (Y, [])],  # as under a controller: the data that was given is not sent back
         results=[(MU, [30.0]), (VEC, [3.0, 4.0])],
         loops=[loop(10)],
     ),
