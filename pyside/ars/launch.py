@@ -323,7 +323,7 @@ def _socket_directory() -> str:
     """A private directory (0700) whose path is short enough for a socket."""
     for parent in (None, "/tmp", "/dev/shm"):
         try:
-            directory = tempfile.mkdtemp(prefix="ars-", dir=parent)
+            directory = tempfile.mkdtemp(prefix=f"ars-{os.getpid()}-", dir=parent)
         except OSError:
             continue
         if len(os.fsencode(directory)) <= _SOCKET_PATH_LIMIT:

@@ -113,7 +113,8 @@ def decode_header(frame: Bytes) -> Header:
     except ValueError:
         _refuse("message", f"type {int(raw['type'])} is unknown")
     version = int(raw["version"])
-    if kind not in (Message.HELLO, Message.ERROR) and not native.VERSION_MIN <= version <= native.VERSION:
+    across = (Message.HELLO, Message.WELCOME, Message.ERROR)  # readable across versions
+    if kind not in across and not native.VERSION_MIN <= version <= native.VERSION:
         _refuse(kind, f"protocol version {version}, we speak {native.VERSION_MIN} to {native.VERSION}")
     size = int(raw["size"])
     if size != len(frame):

@@ -1,0 +1,142 @@
+"""What all tests share: built simulators, and a check that every test cleans up after itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ars
+
+ROOT = Path(__file__).resolve().parents[1]
+MARK = f"ARS_TEST_SESSION={uuid.uuid4().hex}"  # every process that a test starts inherits it, and keeps it as an orphan
+PATIENCE = 3.0  # seconds that processes have to disappear after a test
+
+
+def build_directory() -> Path:
+    return Path(os.environ.get("ARS_BUILD_DIR", ROOT / "build"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    del config
+    name, _, value = MARK.partition("=")
+    os.environ[name] = value
+    packaged = Path(ars.__file__).parent / "bin" / "ars-host"
+    if "ARS_HOST" not in os.environ and not packaged.exists():
+        built = build_directory() / "bridge" / "ars-host"
+        if built.exists():
+            os.environ["ARS_HOST"] = str(built)
+
+
+# ---- nothing is left behind ------------------------------------------------------------------------------------------
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+def _parent(pid: int) -> int:
+    stat = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return int(stat[1]) if len(stat) > 1 else 0
+
+
+def _is_zombie(pid: int) -> bool:
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:1] == [b"Z"]
+
+
+def _processes() -> dict[int, str]:
+    """Our descendants, zombies too, and orphans that a test started: pid -> what it is."""
+    me = os.getpid()
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+    parents = {pid: _parent(pid) for pid in pids}
+    found: dict[int, str] = {}
+    for pid in pids:
+        at = parents[pid]
+        while at not in (0, 1, me):
+            at = parents.get(at, 0)
+        descends = at == me
+        if pid != me and (descends or MARK.encode() in _read(f"/proc/{pid}/environ").split(b"\0")):
+            command = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            found[pid] = command or ("a zombie" if _is_zombie(pid) else "a process that is ending")
+    return found
+
+
+def _alive(pid: str) -> bool:
+    return pid.isdigit() and os.path.exists(f"/proc/{pid}")
+
+
+def _files() -> set[str]:
+    """Socket directories of controllers that are us or are gone, and our entries in /dev/shm."""
+    found: set[str] = set()
+    for directory in {tempfile.gettempdir(), "/tmp", "/dev/shm"}:
+        for path in Path(directory).glob("ars-*"):
+            owner = path.name.split("-")[1]
+            if owner == str(os.getpid()) or not _alive(owner):
+                found.add(str(path))
+    found.update(str(path) for path in Path("/dev/shm").glob("ars[._]*"))
+    return found
+
+
+def _threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("ars-")}
+
+
+def _leftovers(processes: dict[int, str], files: set[str], threads: set[str]) -> list[str]:
+    left = [f"process {pid}: {what}" for pid, what in _processes().items() if pid not in processes]
+    left += [f"file {path}" for path in sorted(_files() - files)]
+    return left + [f"thread {name}" for name in sorted(_threads() - threads)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fails a test that leaves a process, a socket, shared memory or a thread of ours behind."""
+    before = _processes(), _files(), _threads()
+    yield
+    deadline = time.monotonic() + PATIENCE
+    while (left := _leftovers(*before)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if left:
+        pytest.fail("this test left behind:\n" + "\n".join(left), pytrace=False)
+
+
+# ---- simulators ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def csim() -> Callable[[str], str]:
+    """The path of a simulator that the build made: csim("marsaglia")."""
+    directory = Path(os.environ.get("ARS_CSIM_DIR", build_directory() / "csim"))
+
+    def path(name: str) -> str:
+        found = shutil.which(str(directory / name))
+        if found is None:
+            pytest.fail(f"{directory / name} does not exist; build it (make build) or set ARS_CSIM_DIR", pytrace=False)
+        return found
+
+    return path
+
+
+@pytest.fixture
+def simulator(csim: Callable[[str], str], nothing_left_behind: None) -> Iterator[Callable[..., ars.Simulator]]:
+    """Simulators that are closed after the test: simulator("truncated_normal", "b", workers=4)."""
+    del nothing_left_behind
+    made: list[ars.Simulator] = []
+
+    def make(name: str, *arguments: object, **options: Any) -> ars.Simulator:
+        made.append(ars.Simulator([csim(name), *map(str, arguments)], **options))
+        return made[-1]
+
+    yield make
+    for sim in made:
+        sim.close()
