@@ -18,14 +18,14 @@ static void add_trace(struct host *host, const struct ars_wire_trace *trace) {
     host->run.counters.snapshots += trace->snapshots;
 }
 
-void ars__columns_add(struct host *host, const ars__trace_view *view, const unsigned char *values) {
+void ars__columns_add(struct host *host, const ars__trace_view *view) {
     const struct ars_wire_trace *t = &view->trace;
     add_trace(host, t);
     add(host, ARS__COLUMN_SAMPLES, view->samples, t->n_samples * sizeof(struct ars_wire_sample));
     add(host, ARS__COLUMN_OBSERVES, view->observes, t->n_observes * sizeof(struct ars_wire_values));
     add(host, ARS__COLUMN_RESULTS, view->results, t->n_results * sizeof(struct ars_wire_values));
     add(host, ARS__COLUMN_LOOPS, view->loops, t->n_loops * sizeof(struct ars_wire_loop));
-    add(host, ARS__COLUMN_VALUES, values, t->n_values * sizeof(double));
+    add(host, ARS__COLUMN_VALUES, view->values, t->n_values * sizeof(double));
 }
 
 void ars__columns_fail(struct host *host, const struct ars_wire_failure *failure, uint32_t snapshots) {

@@ -117,7 +117,7 @@ struct host {
 
     /* sites.c */
     struct site *sites;
-    uint8_t *site_kinds;
+    uint8_t *site_kinds, *site_dists;
     uint32_t n_sites, *site_table;
     struct buffer names;
 
@@ -129,6 +129,7 @@ struct host {
     bool look_at_all; /* some rings may hold more than attention bits say */
     bool quit;        /* end in good order */
     bool zygote_lost;
+    bool told; /* the reason that ends us has reached the controller in a DONE */
     bool zygote_reaped;
     int zygote_status;
     pid_t *strangers; /* children that the simulator had before it became a host: not ours to end */
@@ -136,10 +137,13 @@ struct host {
     char error[ARS_WIRE_TEXT]; /* not empty: end with this reason */
 };
 
-/* ---- main.c ------------------------------------------------------------------------------------------------------ */
+/* ---- start.c ----------------------------------------------------------------------------------------------------- */
 uint64_t ars__now(void);
 /* Remembers the reason that ends the host; the first one counts. */
 void ars__give_up(struct host *host, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Geometry and descriptors are in *host; makes the rest, and greets the controller. */
+bool ars__start(struct host *host, int segment_fd);
+void ars__release(struct host *host);
 
 /* ---- wake.c ------------------------------------------------------------------------------------------------------ */
 bool ars__wake_start(struct host *host);
@@ -184,7 +188,7 @@ void ars__relay_reset(struct host *host, uint32_t worker); /* forgets the questi
 bool ars__records_read(struct host *host, uint32_t worker, bool last);
 
 /* ---- columns.c --------------------------------------------------------------------------------------------------- */
-void ars__columns_add(struct host *host, const ars__trace_view *view, const unsigned char *values);
+void ars__columns_add(struct host *host, const ars__trace_view *view);
 void ars__columns_fail(struct host *host, const struct ars_wire_failure *failure, uint32_t snapshots);
 bool ars__columns_due(const struct host *host); /* enough have gathered, or the first has waited long enough */
 uint64_t ars__columns_due_at(const struct host *host);

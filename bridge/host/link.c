@@ -7,7 +7,7 @@
 
 #include "host.h"
 
-enum { GREETING_MS = 30000, LINGER_MS = 500, HEARTBEAT_MS = 5000, HEARTBEAT_TIMEOUT_MS = 30000, HIGH_WATER = 64 };
+enum { GREETING_MS = 30000, LINGER_MS = 2000, HEARTBEAT_MS = 5000, HEARTBEAT_TIMEOUT_MS = 30000, HIGH_WATER = 64 };
 
 /* ---- where to ---------------------------------------------------------------------------------------------------- */
 
@@ -137,8 +137,8 @@ void ars__link_flush(struct host *host, bool all_traces) {
 
 void ars__link_error(struct host *host, const char *text) {
     unsigned char frame[sizeof(struct ars_wire_header) + ARS_WIRE_TEXT] = {0};
-    size_t length = strnlen(text, ARS_WIRE_TEXT - 1), size = sizeof(struct ars_wire_header) + ARS_WIRE_PAD(length + 1);
-    struct ars_wire_header header = ars__header(host, ARS_MSG_ERROR, size, 0);
+    size_t length = strnlen(text, ARS_WIRE_TEXT - 1), size = sizeof(struct ars_wire_header) + length;
+    struct ars_wire_header header = ars__header(host, ARS_MSG_ERROR, size, (uint32_t)length);
     memcpy(frame, &header, sizeof header);
     memcpy(frame + sizeof header, text, length);
     /* Our last word: worth a short wait if the socket is full. */

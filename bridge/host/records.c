@@ -10,7 +10,7 @@ enum { FILLS_PER_TURN = 4 };
 
 struct record {
     ars__trace_view view;
-    unsigned char *loops, *slots, *values, *failure;
+    unsigned char *loops, *slots, *failure;
 };
 
 static struct ars__snapshot *slot_at(struct host *host, const struct worker *worker, uint32_t slot) {
@@ -72,7 +72,7 @@ static bool open_record(unsigned char *bytes, uint64_t size, struct record *r, a
     r->view.results = at += observes;
     r->view.loops = r->loops = at += results;
     r->slots = at += loops;
-    r->values = at += slots;
+    r->view.values = at += slots;
     r->failure = at + values;
     return true;
 }
@@ -108,7 +108,7 @@ static void account(struct host *host, struct worker *worker, const struct recor
         f.text[sizeof f.text - 1] = 0;
         ars__columns_fail(host, &f, r->view.trace.snapshots);
     } else {
-        ars__columns_add(host, &r->view, r->values);
+        ars__columns_add(host, &r->view);
     }
     memcpy(&header, worker->bytes.data + worker->parsed, sizeof header);
     worker->parsed += header.size;

@@ -14,13 +14,14 @@ struct site {
 bool ars__sites_open(struct host *host) {
     host->sites = ars__grow(NULL, ARS_WIRE_MAX_SITES * sizeof *host->sites);
     host->site_kinds = ars__grow(NULL, ARS_WIRE_MAX_SITES);
+    host->site_dists = ars__grow(NULL, ARS_WIRE_MAX_SITES);
     host->site_table = ars__grow(NULL, TABLE_SIZE * sizeof *host->site_table);
     memset(host->site_table, 0xff, TABLE_SIZE * sizeof *host->site_table);
     return true;
 }
 
 ars__known_sites ars__sites_known(const struct host *host) {
-    return (ars__known_sites){host->n_sites, host->site_kinds};
+    return (ars__known_sites){host->n_sites, host->site_kinds, host->site_dists};
 }
 
 static uint32_t hash(uint16_t kind, const unsigned char *name, uint32_t size) { /* FNV-1a */
@@ -44,6 +45,7 @@ static uint32_t add(struct host *host, const struct ars_wire_site *site, const v
     uint32_t id = host->n_sites++, at = (uint32_t)host->names.size;
     host->sites[id] = (struct site){site->kind, site->dist, site->name_size, at};
     host->site_kinds[id] = (uint8_t)site->kind;
+    host->site_dists[id] = (uint8_t)site->dist;
     ars__buffer_add(&host->names, name, site->name_size);
 
     struct ars__site_entry *entry = &host->shm->sites[id];

@@ -26,6 +26,11 @@ static bool finite_number(double x) {
     return x >= -DBL_MAX && x <= DBL_MAX;
 }
 
+/* A log density or ratio: -inf is an outcome, NaN and +inf are not. */
+static bool log_number(double x) {
+    return x <= DBL_MAX;
+}
+
 /* ---- header ------------------------------------------------------------------------------------------------------ */
 
 bool ars__check_header(const void *frame, size_t size, struct ars_wire_header *header, ars__why *why) {
@@ -98,6 +103,7 @@ bool ars__check_dist(const void *bytes, size_t size, enum ars__dist_role role, s
     if (d.kind < ARS_DIST_UNIFORM || d.kind > last)
         return bad(why, "distribution kind %u is unknown, or not one for a %s", (unsigned)d.kind,
                    role == ARS__AS_PRIOR ? "prior" : "proposal");
+    if (d.reserved) return bad(why, "a distribution's reserved field is not 0");
     if (d.n > (size - sizeof d) / sizeof(double))
         return bad(why, "a distribution of %u numbers does not fit into %zu bytes", d.n, size);
     const unsigned char *at = (const unsigned char *)bytes + sizeof d;
@@ -130,6 +136,7 @@ bool ars__check_step(const void *bytes, size_t size, ars__known_sites sites, siz
     if (size < sizeof s) return bad(why, "%zu bytes are too few for a step request", size);
     memcpy(&s, bytes, sizeof s);
     if (!check_item_size(s.size, sizeof s, size, why)) return false;
+    if (s.reserved) return bad(why, "a step request's reserved field is not 0");
     if (s.n_told > ARS_WIRE_MAX_TOLD) return bad(why, "%u values told: at most %d", s.n_told, ARS_WIRE_MAX_TOLD);
     size_t at = sizeof s + (size_t)s.n_told * sizeof(struct ars_wire_told);
     if (at > s.size) return bad(why, "%u values told do not fit into an item of %u bytes", s.n_told, s.size);
@@ -144,7 +151,13 @@ bool ars__check_step(const void *bytes, size_t size, ars__known_sites sites, siz
     if (s.site != ARS_NO_SITE) {
         if (!is_site(sites, s.site, ARS_SITE_SAMPLE))
             return bad(why, "asked about %u, which is no sample site", s.site);
-        if (!ars__check_dist((const unsigned char *)bytes + at, s.size - at, ARS__AS_PRIOR, &dist, why)) return false;
+        const unsigned char *prior = (const unsigned char *)bytes + at;
+        if (!ars__check_dist(prior, s.size - at, ARS__AS_PRIOR, &dist, why)) return false;
+        uint16_t kind;
+        memcpy(&kind, prior, sizeof kind);
+        if (sites.dists && sites.dists[s.site] != kind)
+            return bad(why, "site %u has distribution kind %u, and was announced with %u", s.site, (unsigned)kind,
+                       (unsigned)sites.dists[s.site]);
     }
     if (at + dist != s.size) return bad(why, "a step request of %u bytes has content for %zu", s.size, at + dist);
     *used = s.size;
@@ -156,6 +169,7 @@ bool ars__check_reply(const void *bytes, size_t size, size_t *used, ars__why *wh
     if (size < sizeof r) return bad(why, "%zu bytes are too few for a reply", size);
     memcpy(&r, bytes, sizeof r);
     if (!check_item_size(r.size, sizeof r, size, why)) return false;
+    if (r.reserved) return bad(why, "a reply's reserved field is not 0");
     if (r.flags & ~(uint32_t)ARS_REPLY_ALWAYS_PRIOR) return bad(why, "unknown reply flags 0x%x", r.flags);
     size_t dist = 0;
     if (r.size > sizeof r) {
@@ -173,12 +187,26 @@ bool ars__check_reply(const void *bytes, size_t size, size_t *used, ars__why *wh
     return true;
 }
 
+/* The length of the well-formed UTF-8 sequence at the start of n bytes; 0: there is none. */
+static size_t utf8_sequence(const unsigned char *c, size_t n) {
+    if (c[0] < 0x80) return 1;
+    size_t length = c[0] >= 0xf0 ? 4 : c[0] >= 0xe0 ? 3 : 2;
+    if (c[0] < 0xc2 || c[0] > 0xf4 || length > n) return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((c[i] & 0xc0) != 0x80) return 0;
+    bool overlong = (c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xf0 && c[1] < 0x90);
+    bool outside = (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf4 && c[1] > 0x8f);
+    return overlong || outside ? 0 : length;
+}
+
 static bool check_name(const unsigned char *at, uint32_t name_size, size_t size, ars__why *why) {
     if (name_size < 1 || name_size > ARS_WIRE_MAX_NAME)
         return bad(why, "a name of %u bytes: 1 to %d are allowed", name_size, ARS_WIRE_MAX_NAME);
     size_t padded = ARS_WIRE_PAD(name_size);
     if (padded > size) return bad(why, "a name of %u bytes is cut short to %zu", name_size, size);
     if (memchr(at, 0, name_size)) return bad(why, "a name has a zero byte in it");
+    for (size_t i = 0, n; i < name_size; i += n)
+        if (!(n = utf8_sequence(at + i, name_size - i))) return bad(why, "a name is not UTF-8");
     for (size_t i = name_size; i < padded; i++)
         if (at[i]) return bad(why, "a name is padded with other than zeros");
     return true;
@@ -190,8 +218,9 @@ bool ars__check_site(const void *bytes, size_t size, size_t *used, ars__why *why
     memcpy(&s, bytes, sizeof s);
     if (s.id >= ARS_WIRE_MAX_SITES) return bad(why, "site id %u: ids are below %d", s.id, ARS_WIRE_MAX_SITES);
     if (s.kind < ARS_SITE_SAMPLE || s.kind > ARS_SITE_LOOP) return bad(why, "unknown site kind %u", (unsigned)s.kind);
-    bool has_dist = s.kind == ARS_SITE_SAMPLE || s.kind == ARS_SITE_OBSERVE;
-    if (s.dist > ARS_DIST_TRUNCATED_NORMAL || (!has_dist && s.dist))
+    if (s.reserved) return bad(why, "a site's reserved field is not 0");
+    bool has_dist = s.kind == ARS_SITE_SAMPLE || s.kind == ARS_SITE_OBSERVE; /* a factor is an observe without one */
+    if (s.dist > ARS_DIST_TRUNCATED_NORMAL || (!has_dist && s.dist) || (s.kind == ARS_SITE_SAMPLE && !s.dist))
         return bad(why, "site kind %u with distribution kind %u", (unsigned)s.kind, (unsigned)s.dist);
     if (!check_name((const unsigned char *)bytes + sizeof s, s.name_size, size - sizeof s, why)) return false;
     *used = sizeof s + ARS_WIRE_PAD(s.name_size);
@@ -231,6 +260,8 @@ static bool check_run(const unsigned char *frame, const struct ars_wire_header *
     if ((h->size - at) % sizeof(double) || values != (h->size - at) / sizeof(double))
         return bad(why, "RUN announces %llu observed values and has %zu bytes of them", (unsigned long long)values,
                    h->size - at);
+    for (; at < h->size; at += sizeof(double))
+        if (!finite_number(double_at(frame + at, 0))) return bad(why, "RUN has an observed value that is not finite");
     return true;
 }
 
@@ -249,6 +280,7 @@ static bool check_site_item(const void *bytes, size_t size, ars__known_sites sit
 static bool check_items(const unsigned char *frame, const struct ars_wire_header *h, item_check *check,
                         ars__known_sites sites, ars__why *why) {
     size_t at = sizeof *h, used = 0;
+    if (!h->count) return bad(why, "a message of 0 items");
     for (uint32_t i = 0; i < h->count; i++, at += used)
         if (!check(frame + at, h->size - at, sites, &used, why)) return false;
     if (at != h->size) return bad(why, "%zu bytes after the last of %u items", h->size - at, h->count);
@@ -258,6 +290,25 @@ static bool check_items(const unsigned char *frame, const struct ars_wire_header
 static bool check_plain(const struct ars_wire_header *h, const char *name, size_t size, ars__why *why) {
     if (h->size != size) return bad(why, "%s has %u bytes; it must have %zu", name, h->size, size);
     if (h->count != 0) return bad(why, "%s has count %u; it must be 0", name, h->count);
+    return true;
+}
+
+static bool check_welcome(const unsigned char *frame, const struct ars_wire_header *h, ars__why *why) {
+    struct ars_wire_welcome welcome;
+    if (!check_plain(h, "WELCOME", sizeof welcome, why)) return false;
+    memcpy(&welcome, frame, sizeof welcome);
+    if (welcome.version < ARS_WIRE_VERSION_MIN || welcome.version > ARS_WIRE_VERSION)
+        return bad(why, "WELCOME to protocol version %u; this side speaks %d to %d", (unsigned)welcome.version,
+                   ARS_WIRE_VERSION_MIN, ARS_WIRE_VERSION);
+    if (welcome.reserved0 || welcome.reserved1) return bad(why, "WELCOME's reserved field is not 0");
+    return true;
+}
+
+static bool check_done(const unsigned char *frame, const struct ars_wire_header *h, ars__why *why) {
+    struct ars_wire_done done;
+    if (!check_plain(h, "DONE", sizeof done, why)) return false;
+    memcpy(&done, frame, sizeof done);
+    if (done.cancelled > 1) return bad(why, "DONE has cancelled = %llu", (unsigned long long)done.cancelled);
     return true;
 }
 
@@ -278,7 +329,7 @@ bool ars__check_message(const void *frame, size_t size, ars__known_sites sites, 
     case ARS_MSG_HELLO:
         return check_hello(frame, &h, why);
     case ARS_MSG_WELCOME:
-        return check_plain(&h, "WELCOME", sizeof(struct ars_wire_welcome), why);
+        return check_welcome(frame, &h, why);
     case ARS_MSG_RUN:
         return check_run(frame, &h, why);
     case ARS_MSG_SITES:
@@ -288,7 +339,7 @@ bool ars__check_message(const void *frame, size_t size, ars__known_sites sites, 
     case ARS_MSG_REPLIES:
         return check_items(frame, &h, check_reply_item, sites, why);
     case ARS_MSG_DONE:
-        return check_plain(&h, "DONE", sizeof(struct ars_wire_done), why);
+        return check_done(frame, &h, why);
     case ARS_MSG_CANCEL:
         return check_plain(&h, "CANCEL", sizeof h, why);
     case ARS_MSG_QUIT:
@@ -306,7 +357,7 @@ bool ars__check_failure(const void *bytes, ars__why *why) {
     struct ars_wire_failure f;
     memcpy(&f, bytes, sizeof f);
     if (f.kind < ARS_FAIL_CRASH || f.kind > ARS_FAIL_LOST) return bad(why, "unknown kind of failure %u", f.kind);
-    if (!memchr(f.text, 0, sizeof f.text)) return bad(why, "a failure's text does not end");
+    if (f.text[sizeof f.text - 1]) return bad(why, "a failure's text does not end");
     return true;
 }
 
@@ -321,6 +372,10 @@ static bool check_samples(const ars__trace_view *view, ars__known_sites sites, u
             return bad(why, "sample %u is in loop %d of %u", i, s.loop, t->n_loops);
         if (s.prior < ARS_DIST_UNIFORM || s.prior > ARS_DIST_TRUNCATED_NORMAL)
             return bad(why, "sample %u has distribution kind %u", i, (unsigned)s.prior);
+        if (sites.dists && sites.dists[s.site] != s.prior)
+            return bad(why, "sample %u is not of the distribution that its site was announced with", i);
+        if (!finite_number(s.value) || !finite_number(s.log_q) || !log_number(s.log_p))
+            return bad(why, "sample %u has value %g, log p %g, log q %g", i, s.value, s.log_p, s.log_q);
         int n = parameters_of(s.prior);
         if (s.n_params && (n >= 0 ? s.n_params != n : s.n_params > ARS_WIRE_MAX_CATEGORIES))
             return bad(why, "sample %u has %u parameters", i, (unsigned)s.n_params);
@@ -337,6 +392,7 @@ static bool check_valued(const unsigned char *at, uint32_t n, ars__known_sites s
         if (!is_site(sites, v.site, kind))
             return bad(why, "%s %u is of site %u, which is none", kind == ARS_SITE_OBSERVE ? "observe" : "result", i,
                        v.site);
+        if (!log_number(v.log_p)) return bad(why, "item %u of site %u has log p %g", i, v.site, v.log_p);
         *values += v.n;
     }
     return true;
@@ -350,6 +406,8 @@ static bool check_loops(const ars__trace_view *view, ars__known_sites sites, ars
             return bad(why, "loop %u is of %u, which is no loop site", i, l.site);
         if (l.parent < -1 || (l.parent >= 0 && ((uint32_t)l.parent >= view->trace.n_loops || (uint32_t)l.parent == i)))
             return bad(why, "loop %u has parent %d of %u", i, l.parent, view->trace.n_loops);
+        if (!log_number(l.log_ratio_rejected) || !(l.s_pq_sum >= 0))
+            return bad(why, "loop %u has log ratio %g and s_pq_sum %g", i, l.log_ratio_rejected, l.s_pq_sum);
         if (l.tries == 0) return bad(why, "loop %u was accepted after 0 tries", i);
         if (l.accepted_q > l.tries_q || l.runs_p > l.tries_p)
             return bad(why, "loop %u accepted more tries than it made", i);
@@ -359,12 +417,16 @@ static bool check_loops(const ars__trace_view *view, ars__known_sites sites, ars
 
 bool ars__check_trace(const ars__trace_view *view, ars__known_sites sites, ars__why *why) {
     const struct ars_wire_trace *t = &view->trace;
+    if (t->reserved) return bad(why, "a trace's reserved field is not 0");
     if (t->failure > ARS_FAIL_LOST) return bad(why, "unknown kind of failure %u", t->failure);
     if (t->failure) {
         if (t->n_samples || t->n_observes || t->n_results || t->n_loops || t->n_values)
             return bad(why, "a failed trace has counts that are not 0");
         return true;
     }
+    if (!log_number(t->log_likelihood) || !log_number(t->log_ratio_accepted) || !log_number(t->log_ratio_all))
+        return bad(why, "a trace has log likelihood %g, log ratios %g and %g", t->log_likelihood, t->log_ratio_accepted,
+                   t->log_ratio_all);
     uint64_t values = 0;
     if (!check_samples(view, sites, &values, why)) return false;
     if (!check_valued(view->observes, t->n_observes, sites, ARS_SITE_OBSERVE, &values, why)) return false;
@@ -372,6 +434,8 @@ bool ars__check_trace(const ars__trace_view *view, ars__known_sites sites, ars__
     if (!check_loops(view, sites, why)) return false;
     if (values != t->n_values)
         return bad(why, "a trace announces %u values and its items need %llu", t->n_values, (unsigned long long)values);
+    for (uint32_t i = 0; i < t->n_values; i++)
+        if (double_at(view->values, i) != double_at(view->values, i)) return bad(why, "value %u of a trace is NaN", i);
     return true;
 }
 
@@ -389,6 +453,7 @@ bool ars__check_traces(ars__bytes frame, const ars__bytes columns[ARS__COLUMNS],
     struct ars_wire_header h;
     if (!ars__check_header(frame.data, frame.size, &h, why)) return false;
     if (h.type != ARS_MSG_TRACES) return bad(why, "message type %u is not TRACES", (unsigned)h.type);
+    if (!h.count) return bad(why, "TRACES of 0 traces");
     if (h.size != sizeof h) return bad(why, "TRACES' header frame has %u bytes", h.size);
     if (columns[0].size / sizeof(struct ars_wire_trace) != h.count || columns[0].size % sizeof(struct ars_wire_trace))
         return bad(why, "TRACES counts %u traces and has %zu bytes of them", h.count, columns[0].size);
@@ -400,6 +465,7 @@ bool ars__check_traces(ars__bytes frame, const ars__bytes columns[ARS__COLUMNS],
         v.observes = (const unsigned char *)columns[ARS__COLUMN_OBSERVES].data + at[ARS__COLUMN_OBSERVES];
         v.results = (const unsigned char *)columns[ARS__COLUMN_RESULTS].data + at[ARS__COLUMN_RESULTS];
         v.loops = (const unsigned char *)columns[ARS__COLUMN_LOOPS].data + at[ARS__COLUMN_LOOPS];
+        v.values = (const unsigned char *)columns[ARS__COLUMN_VALUES].data + at[ARS__COLUMN_VALUES];
         const uint32_t n[ARS__COLUMNS] = {1,
                                           v.trace.n_samples,
                                           v.trace.n_observes,

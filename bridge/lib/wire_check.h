@@ -15,10 +15,11 @@ typedef struct ars__why {
     char text[256];
 } ars__why;
 
-/* What the receiver knows of sites: how many there are, and (if `kinds` is not NULL) the kind of each. */
+/* What the receiver knows of sites: how many there are, and (if not NULL) the kind and the distribution of each. */
 typedef struct ars__known_sites {
     uint32_t n;
     const uint8_t *kinds;
+    const uint8_t *dists;
 } ars__known_sites;
 
 /* The header of any frame: magic, a type we know, a size equal to the frame's; and a version we speak, except in HELLO,
@@ -45,10 +46,11 @@ typedef struct ars__trace_view {
     const unsigned char *observes;
     const unsigned char *results;
     const unsigned char *loops;
+    const unsigned char *values;
 } ars__trace_view;
 bool ars__check_trace(const ars__trace_view *view, ars__known_sites sites, ars__why *why);
 
-/* A failure: a known kind, and a text that ends. */
+/* A failure: a known kind, and a text whose last byte is 0. */
 bool ars__check_failure(const void *bytes, ars__why *why);
 
 /* TRACES: the header frame and its columns, in the order of PROTOCOL.md. */
