@@ -1,0 +1,360 @@
+"""Writes the golden frames: one file per message, valid and broken, and index.json.
+
+Made with ``struct`` from the tables of PROTOCOL.md, so that neither of our codecs is tested against itself. A file is a
+message's frames one after another; the index says how long each is. Run it again after a change of the protocol:
+
+    python tests/bridge/golden/make_golden.py
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+MAGIC = 0x31535241
+VERSION = 1
+(HELLO, WELCOME, RUN, SITES, STEPS, REPLIES, TRACES, DONE, CANCEL, QUIT, ERROR) = range(1, 12)
+POSTERIOR, PROPOSE_PRIOR, LOOPS_PRIOR, ESTIMATE, RECORD_PRIORS = 1, 2, 4, 8, 16
+SAMPLE, OBSERVE, RESULT, LOOP = 1, 2, 3, 4
+UNIFORM, NORMAL, CATEGORICAL, TRUNCATED_NORMAL, SCALED_BETA, MIXTURE, PRIOR = 1, 2, 4, 12, 13, 14, 15
+NO_SITE = 0x7FFFFFFF
+NAN, INF = float("nan"), float("inf")
+
+
+def pad(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 8)
+
+
+def frame(
+    kind: int,
+    body: bytes = b"",
+    count: int = 0,
+    run: int = 0,
+    *,
+    magic: int = MAGIC,
+    version: int = VERSION,
+    size: int | None = None,
+) -> bytes:
+    size = 24 + len(body) if size is None else size
+    return struct.pack("<IHHIIQ", magic, version, kind, size, count, run) + body
+
+
+def hello(low: int = 1, high: int = 1, workers: int = 16, token: bytes = b"0123456789abcdef0123456789abcdef") -> bytes:
+    return frame(HELLO, struct.pack("<HHIII32s", low, high, workers, 4242, 4243, token))
+
+
+def welcome(version: int = 1, reserved: int = 0) -> bytes:
+    return frame(WELCOME, struct.pack("<HHI", version, reserved, 0))
+
+
+def run(
+    number: int = 1,
+    *,
+    seed: int = 7,
+    first: int = 0,
+    n: int = 100,
+    flags: int = POSTERIOR | ESTIMATE,
+    tries_q: int = 10,
+    runs_p: int = 2,
+    max_workers: int = 0,
+    max_tries: int = 1000,
+    timeout: float = 60.0,
+    observed: dict[bytes, list[float]] | None = None,
+    count: int | None = None,
+) -> bytes:
+    data = observed or {}
+    body = struct.pack("<QQQIIIIQd", seed, first, n, flags, tries_q, runs_p, max_workers, max_tries, timeout)
+    body += b"".join(struct.pack("<II", len(name), len(values)) for name, values in data.items())
+    body += b"".join(pad(name) for name in data)
+    body += b"".join(struct.pack(f"<{len(values)}d", *values) for values in data.values())
+    return frame(RUN, body, len(data) if count is None else count, number)
+
+
+def site(number: int, kind: int, dist: int, name: bytes) -> bytes:
+    return struct.pack("<IHHII", number, kind, dist, len(name), 0) + pad(name)
+
+
+def sites(*items: bytes, count: int | None = None) -> bytes:
+    return frame(SITES, b"".join(items), len(items) if count is None else count, 1)
+
+
+def dist(kind: int, *numbers: float, n: int | None = None) -> bytes:
+    return struct.pack("<HHI", kind, 0, len(numbers) if n is None else n) + struct.pack(f"<{len(numbers)}d", *numbers)
+
+
+def step(
+    ticket: int,
+    site_id: int,
+    prior: bytes,
+    told: list[tuple[int, int, float]] | None = None,
+    *,
+    size: int | None = None,
+    n_told: int | None = None,
+    reserved: int = 0,
+    trace: int = 5,
+    state: int = 3,
+) -> bytes:
+    told = told or []
+    body = b"".join(struct.pack("<IId", *entry) for entry in told) + prior
+    size = 40 + len(body) if size is None else size
+    n_told = len(told) if n_told is None else n_told
+    return struct.pack("<IIQQIIII", size, ticket, trace, state, site_id, 0, n_told, reserved) + body
+
+
+def steps(*items: bytes, count: int | None = None) -> bytes:
+    return frame(STEPS, b"".join(items), len(items) if count is None else count, 1)
+
+
+def reply(ticket: int, proposal: bytes, *, flags: int = 0, size: int | None = None, state: int = 9) -> bytes:
+    return struct.pack("<IIQII", 24 + len(proposal) if size is None else size, ticket, state, flags, 0) + proposal
+
+
+def replies(*items: bytes, count: int | None = None, run_number: int = 1) -> bytes:
+    return frame(REPLIES, b"".join(items), len(items) if count is None else count, run_number)
+
+
+def trace(
+    number: int,
+    failure: int = 0,
+    n_samples: int = 0,
+    n_observes: int = 0,
+    n_results: int = 0,
+    n_loops: int = 0,
+    n_values: int = 0,
+    log_likelihood: float = -1.5,
+) -> bytes:
+    counts = (n_samples, n_observes, n_results, n_loops, n_values)
+    return struct.pack("<QII5IIddd", number, failure, n_loops, *counts, 0, log_likelihood, 0.25, -0.5)
+
+
+def sample(site_id: int = 0, loop: int = 0, prior: int = NORMAL, n_params: int = 2, value: float = 0.5) -> bytes:
+    return struct.pack("<IIiHHddd", site_id, 0, loop, prior, n_params, value, -1.0, -1.25)
+
+
+def values(site_id: int, n: int, log_p: float) -> bytes:
+    return struct.pack("<IId", site_id, n, log_p)
+
+
+def loop(site_id: int = 4, parent: int = -1, tries: int = 3, tries_q: int = 10, accepted_q: int = 4) -> bytes:
+    return struct.pack("<IIiIQdQQQQd", site_id, 0, parent, 5, tries, -0.75, tries_q, accepted_q, 2, 5, 1.5)
+
+
+def failure(number: int, kind: int = 1, text: bytes = b"ended by signal 11") -> bytes:
+    return struct.pack("<QIi512s", number, kind, 11, text)
+
+
+def traces(columns: list[bytes], count: int = 2) -> list[bytes]:
+    return [frame(TRACES, b"", count, 1), *columns]
+
+
+GOOD_SITES = [
+    site(0, SAMPLE, NORMAL, b"mu"),
+    site(1, SAMPLE, UNIFORM, b"loop/x"),
+    site(2, OBSERVE, NORMAL, b"y"),
+    site(3, RESULT, 0, "r\u00e9sultat".encode()),
+    site(4, LOOP, 0, b"loop"),
+]
+
+
+def good_columns() -> list[bytes]:
+    return [
+        trace(5, n_samples=2, n_observes=1, n_results=1, n_loops=1, n_values=7) + trace(6, failure=1),
+        sample() + sample(site_id=1, loop=-1, prior=UNIFORM),
+        values(2, 1, -1.5),
+        values(3, 2, 0.0),
+        loop(),
+        struct.pack("<7d", 0.1, 1.0, 2.0, 0.0, 1.0, -1.0, 1.0),
+        failure(6),
+    ]
+
+
+def changed(column: int, data: bytes) -> list[bytes]:
+    columns = good_columns()
+    columns[column] = data
+    return columns
+
+
+def mixture() -> bytes:
+    return dist(MIXTURE, 0.25, NORMAL, 0.0, 1.0, 0.0, 0.0, 0.75, SCALED_BETA, 2.0, 3.0, -1.0, 1.0)
+
+
+def valid() -> Iterator[tuple[str, list[bytes]]]:
+    prior = dist(NORMAL, 0.0, 1.0)
+    yield "hello", [hello()]
+    yield "welcome", [welcome()]
+    yield "run", [run(observed={b"y": [0.5, -1.0], "donn\u00e9es".encode(): [3.0]})]
+    yield "run_prior", [run(2, flags=PROPOSE_PRIOR | RECORD_PRIORS, tries_q=0, runs_p=0, timeout=0.0)]
+    yield "sites", [sites(*GOOD_SITES)]
+    yield "steps", [steps(step(17, 0, prior), step(18, 1, dist(UNIFORM, -1.0, 1.0), [(0, 0, 0.5), (0, 1, -0.5)]))]
+    yield "steps_tell_only", [steps(step(19, NO_SITE, b"", [(0, i, float(i)) for i in range(128)]))]
+    yield (
+        "replies",
+        [
+            replies(
+                reply(17, mixture()),
+                reply(18, dist(SCALED_BETA, 2.0, 3.0, -1.0, 1.0)),
+                reply(19, b""),
+                reply(20, dist(PRIOR), flags=1),
+                reply(21, dist(TRUNCATED_NORMAL, 0.0, 1.0, 0.0, INF)),
+                reply(22, dist(CATEGORICAL, 0.25, 0.25, 0.5)),
+            )
+        ],
+    )
+    yield "traces", traces(good_columns())
+    yield "done", [frame(DONE, struct.pack("<10Q", 100, 3, 50, 400, 300, 250, 40, 30, 16, 0), run=1)]
+    yield "cancel", [frame(CANCEL, run=1)]
+    yield "quit", [frame(QUIT)]
+    text = b"the controller is out of memory"
+    yield "error", [frame(ERROR, text, len(text))]
+    yield "hello_newer", [frame(HELLO, struct.pack("<HHIII32s", 1, 9, 1, 2, 3, b"a" * 32), version=9)]
+
+
+def broken_frames() -> Iterator[tuple[str, str, bytes]]:
+    yield "bad_magic", "magic", frame(QUIT, magic=0x32535241)
+    yield "bad_version", "version 2 outside HELLO, WELCOME and ERROR", frame(QUIT, version=2)
+    yield "bad_type", "type 12", frame(12)
+    yield "short_header", "fewer bytes than a header", frame(QUIT)[:23]
+    yield "empty", "no bytes", b""
+    yield "size_too_large", "the header's size is more than the frame", frame(QUIT, size=32)
+    yield "size_too_small", "the header's size is less than the frame", frame(RUN, run()[24:], 0, 1, size=80 - 8)
+    yield "hello_truncated", "HELLO is cut", frame(HELLO, hello()[24:64])
+    yield "hello_versions_reversed", "version_min above version_max", hello(3, 2)
+    yield "hello_no_workers", "0 workers", hello(workers=0)
+    yield "welcome_other_version", "a version that we do not speak", welcome(7)
+    yield "welcome_reserved", "reserved is not 0", welcome(reserved=1)
+    yield "quit_with_count", "a count where there are no items", frame(QUIT, count=1)
+    yield "cancel_with_body", "bytes after the header", frame(CANCEL, bytes(8), run=1)
+    yield "done_cancelled_2", "cancelled is neither 0 nor 1", frame(DONE, struct.pack("<10Q", *range(9), 2), run=1)
+
+
+def broken_runs() -> Iterator[tuple[str, str, bytes]]:
+    yield "run_number_0", "run number 0", run(0)
+    yield "run_no_traces", "0 traces", run(n=0)
+    yield "run_overflow", "first_trace + n_traces overflows", run(first=2**64 - 2, n=5)
+    yield "run_unknown_flag", "an unknown flag", run(flags=64)
+    yield "run_no_budget", "ESTIMATE with N = 0", run(tries_q=0)
+    yield "run_no_tries", "max_tries 0", run(max_tries=0)
+    yield "run_nan_timeout", "trace_timeout is NaN", run(timeout=NAN)
+    yield "run_negative_timeout", "trace_timeout is negative", run(timeout=-1.0)
+    yield "run_data_without_posterior", "data without POSTERIOR", run(flags=0, observed={b"y": [1.0]})
+    yield "run_count_overflow", "count runs past the frame", run(observed={b"y": [1.0]}, count=0xFFFFFFFF)
+    yield "run_name_too_long", "a name of 1025 bytes", run(observed={b"y" * 1025: [1.0]})
+    yield "run_name_empty", "a name of 0 bytes", run(observed={b"": [1.0]})
+    yield "run_nan_data", "an observed value is NaN", run(observed={b"y": [NAN]})
+    good = run(observed={b"y": [1.0, 2.0]})
+    yield "run_values_missing", "fewer values than announced", frame(RUN, good[24:-8], 1, 1)
+
+
+def broken_sites() -> Iterator[tuple[str, str, bytes]]:
+    yield "sites_none", "0 sites", sites()
+    yield "sites_id_too_large", "an id over the limit", sites(site(65536, SAMPLE, NORMAL, b"x"))
+    yield "sites_unknown_kind", "site kind 5", sites(site(0, 5, 0, b"x"))
+    yield "sites_sample_without_dist", "a sample site without a distribution", sites(site(0, SAMPLE, 0, b"x"))
+    yield "sites_loop_with_dist", "a loop with a distribution", sites(site(0, LOOP, NORMAL, b"x"))
+    yield "sites_proposal_dist", "a site of a kind that is only a proposal", sites(site(0, SAMPLE, MIXTURE, b"x"))
+    yield "sites_name_too_long", "a name of 1025 bytes", sites(site(0, SAMPLE, NORMAL, b"x" * 1025))
+    yield "sites_name_zero", "a zero byte in a name", sites(site(0, SAMPLE, NORMAL, b"x\0y"))
+    yield "sites_name_not_utf8", "a name that is not UTF-8", sites(site(0, SAMPLE, NORMAL, b"x\xff"))
+    yield "sites_count_overflow", "count runs past the frame", sites(site(0, SAMPLE, NORMAL, b"x"), count=2)
+    yield "sites_bad_padding", "padding that is not 0", sites(site(0, SAMPLE, NORMAL, b"x")[:-1] + b"!")
+
+
+def broken_steps() -> Iterator[tuple[str, str, bytes]]:
+    prior = dist(NORMAL, 0.0, 1.0)
+    many = [(0, i, 0.0) for i in range(129)]
+    yield "steps_none", "0 items", steps()
+    yield "steps_truncated", "the last item is cut", frame(STEPS, step(1, 0, prior)[:-8], 1, 1)
+    yield "steps_count_overflow", "count runs past the frame", steps(step(1, 0, prior), count=0xFFFFFFFF)
+    yield "steps_count_too_small", "bytes after the last item", steps(step(1, 0, prior), step(2, 0, prior), count=1)
+    yield "steps_size_0", "an item of size 0", steps(step(1, 0, prior, size=0))
+    yield "steps_size_odd", "an item size that is no multiple of 8", steps(step(1, 0, prior, size=60))
+    yield "steps_item_too_large", "an item over the limit", steps(step(1, 0, prior + bytes(8192)))
+    yield "steps_told_too_many", "129 values told", steps(step(1, 0, prior, many))
+    yield "steps_told_overflow", "n_told runs past the item", steps(step(1, 0, prior, n_told=100))
+    yield "steps_told_nan", "a told value is NaN", steps(step(1, 0, prior, [(0, 0, NAN)]))
+    yield "steps_unknown_site", "a site that was never announced", steps(step(1, 70, prior))
+    yield "steps_not_a_sample", "a site that is no sample site", steps(step(1, 4, prior))
+    yield "steps_other_dist", "another distribution than announced", steps(step(1, 0, dist(UNIFORM, 0.0, 1.0)))
+    yield "steps_unknown_dist", "distribution kind 99", steps(step(1, 0, dist(99, 0.0, 1.0)))
+    yield "steps_nan_parameter", "a prior's parameter is NaN", steps(step(1, 0, dist(NORMAL, NAN, 1.0)))
+    yield "steps_no_prior", "a request without its prior", steps(step(1, 0, b""))
+    yield "steps_tell_only_with_prior", "a prior in a request that only tells", steps(step(1, NO_SITE, prior))
+    yield "steps_dist_overflow", "a prior's n runs past the item", steps(step(1, 0, dist(NORMAL, 0.0, 1.0, n=2**31)))
+    yield "steps_reserved", "reserved is not 0", steps(step(1, 0, prior, reserved=1))
+
+
+def broken_replies() -> Iterator[tuple[str, str, bytes]]:
+    normal = dist(NORMAL, 0.0, 1.0)
+    component = (1.0, NORMAL, 0.0, 1.0, 0.0, 0.0)
+    yield "replies_none", "0 items", replies()
+    yield "replies_unknown_dist", "distribution kind 16", replies(reply(1, dist(16)))
+    yield "replies_nan_parameter", "a parameter is NaN", replies(reply(1, dist(NORMAL, NAN, 1.0)))
+    yield "replies_infinite_parameter", "a mean is infinite", replies(reply(1, dist(NORMAL, INF, 1.0)))
+    yield "replies_too_few_parameters", "a Normal with one number", replies(reply(1, dist(NORMAL, 0.0)))
+    yield "replies_unknown_flag", "an unknown flag", replies(reply(1, normal, flags=2))
+    yield "replies_always_prior_normal", "ALWAYS_PRIOR with a Normal", replies(reply(1, normal, flags=1))
+    yield "replies_prior_with_parameters", "PRIOR with a parameter", replies(reply(1, dist(PRIOR, 1.0)))
+    yield "replies_mixture_ragged", "a mixture of 7 numbers", replies(reply(1, dist(MIXTURE, *component, 0.0)))
+    yield "replies_mixture_empty", "a mixture of no components", replies(reply(1, dist(MIXTURE)))
+    yield "replies_mixture_too_large", "65 components", replies(reply(1, dist(MIXTURE, *(component * 65))))
+    nested = (1.0, MIXTURE, 0.0, 1.0, 0.0, 0.0)
+    yield "replies_mixture_nested", "a mixture in a mixture", replies(reply(1, dist(MIXTURE, *nested)))
+    negative = (-1.0, NORMAL, 0.0, 1.0, 0.0, 0.0)
+    yield "replies_mixture_negative", "a negative weight", replies(reply(1, dist(MIXTURE, *negative)))
+    yield "replies_categories_too_many", "513 categories", replies(reply(1, dist(CATEGORICAL, *([1 / 513] * 513))))
+    yield "replies_categories_none", "0 categories", replies(reply(1, dist(CATEGORICAL)))
+    yield "replies_size_past_end", "an item runs past the frame", replies(reply(1, normal, size=80))
+    yield "replies_count_too_small", "bytes after the last item", replies(reply(1, normal), reply(2, normal), count=1)
+
+
+def broken_traces() -> Iterator[tuple[str, str, list[bytes]]]:
+    first = trace(5, n_samples=2, n_observes=1, n_results=1, n_loops=1, n_values=7)
+    second = sample(site_id=1, loop=-1, prior=UNIFORM)
+    yield "traces_count", "count differs from the column", traces(good_columns(), 3)
+    yield "traces_short_samples", "a column is too short", traces(changed(1, sample()))
+    yield "traces_long_loops", "a column is too long", traces(changed(4, loop() * 2))
+    yield "traces_ragged", "a column that is no whole number of items", traces(changed(2, values(2, 1, 0.0)[:-8]))
+    yield "traces_unknown_failure", "failure 20", traces(changed(0, first + trace(6, failure=20)))
+    yield "traces_failed_with_samples", "a failed trace with samples", traces(changed(0, first + trace(6, 1, 1)))
+    yield "traces_failure_missing", "no record of a failure", traces(changed(6, b""))
+    yield "traces_failure_of_other", "a failure of another trace", traces(changed(6, failure(7)))
+    yield "traces_failure_text", "a text without its zero", traces(changed(6, failure(6, text=b"x" * 512)))
+    yield "traces_sample_loop", "a sample in a loop that is not there", traces(changed(1, sample(loop=1) + second))
+    yield "traces_sample_site", "a sample of a loop's site", traces(changed(1, sample(site_id=4) + second))
+    yield "traces_sample_nan", "a latent is NaN", traces(changed(1, sample(value=NAN) + second))
+    yield "traces_loop_parent", "a loop that is its own parent", traces(changed(4, loop(parent=0)))
+    yield "traces_loop_tries", "a loop of 0 tries", traces(changed(4, loop(tries=0)))
+    yield "traces_loop_accepted", "more accepted than tried", traces(changed(4, loop(accepted_q=11)))
+    yield "traces_values", "values that belong to nobody", traces(changed(2, values(2, 0, 0.0)))
+    yield "traces_value_nan", "a value is NaN", traces(changed(5, struct.pack("<7d", *[NAN] * 7)))
+    likely = trace(5, n_samples=2, n_observes=1, n_results=1, n_loops=1, n_values=7, log_likelihood=INF)
+    yield "traces_infinite_likelihood", "a log likelihood of +inf", traces(changed(0, likely + trace(6, failure=1)))
+
+
+def broken() -> Iterator[tuple[str, str, list[bytes]]]:
+    for group in (broken_frames, broken_runs, broken_sites, broken_steps, broken_replies):
+        for name, reason, data in group():
+            yield name, reason, [data]
+    yield from broken_traces()
+
+
+def main() -> int:
+    here = Path(__file__).parent
+    for old in here.glob("*.bin"):
+        old.unlink()
+    lines = []
+    entries = [(name, True, "", frames) for name, frames in valid()]
+    entries += [(f"bad_{name.removeprefix('bad_')}", False, reason, frames) for name, reason, frames in broken()]
+    for name, good, reason, frames in entries:
+        (here / f"{name}.bin").write_bytes(b"".join(frames))
+        entry = {"file": f"{name}.bin", "valid": good, "frames": [len(part) for part in frames], "reason": reason}
+        lines.append(json.dumps(entry))
+    (here / "index.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")  # one entry per line: test_wire.c reads lines
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
