@@ -7,7 +7,7 @@
 static double draw(int level, double parent) {
     for (;;) {
         rs_start();
-        double z = ars_sample("z", ars_normal(0.5 * tanh(parent), 1));
+        double z = ars_sample("z", ars_normal(0.3 * tanh(parent), 1));
         double r = level > 0 ? z + 0.5 * draw(level - 1, z) : z;
         if (r > -0.3) {
             rs_end();
