@@ -117,7 +117,7 @@ def test_the_first_draw_of_a_loop_is_asked_for_once(csim: Callable[[str], str]) 
             )
             # x once, and z once for all tries of the main run, N tries under q and 3 runs under p
             assert post.stats["requests"] == 600
-            assert post.loops[0].tries > 1.05
+            assert post.loops["truncated_normal.c:model#0"].mean_tries > 1.05
 
 
 def test_forks_are_accepted_tries_and_snapshots(csim: Callable[[str], str]) -> None:
