@@ -5,13 +5,6 @@
 
 #include "dist.h"
 
-/* ars.h makes every file that includes it announce its loops to libars. Nothing here has loops, and libars is not
- * linked. */
-void ars__register_sites(ars__site *const *begin, ars__site *const *end) {
-    (void)begin;
-    (void)end;
-}
-
 int ars__batch_check(const void *bytes, size_t size, size_t count, char *text, size_t text_size) {
     const unsigned char *at = bytes;
     for (size_t i = 0; i < count; i++) {

@@ -199,7 +199,7 @@ def check(encoded: Encoded) -> None:
 
 def log_density(encoded: Encoded, x: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """The log density of every x under its distribution; a single distribution serves all."""
-    values = np.ascontiguousarray(x, dtype=np.float64)
+    values = np.asarray(x, dtype=np.float64, order="C")
     out = np.empty(values.shape, dtype=np.float64)
     _call(
         lib.ars__batch_log_density,
