@@ -1,0 +1,239 @@
+/* test_worker.c: a worker of libars against a host played by this program: real forks, real shared memory, no ZeroMQ. The
+ * continuations' outcomes are predicted draw by draw from their random streams. */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "futex.h"
+#include "process.h"
+
+enum { WORKERS = 1, SLOTS = 8, TRACES = 40, SEED = 11, N = 7, M = 3 };
+
+static struct ars__shm *shm;
+
+/* ---- the simulator ------------------------------------------------------------------------------------------------- */
+
+/* An outer loop with one inside: the inner one's draws and snapshots vanish with a rejected outer try. */
+static void model(void) {
+    double a, b;
+    for (;;) {
+        rs_start("outer");
+        a = ars_sample("a", ars_uniform(0, 1));
+        for (;;) {
+            rs_start("inner");
+            b = ars_sample("b", ars_uniform(0, 1));
+            if (b < 0.6) {
+                rs_end();
+                break;
+            }
+        }
+        ars_result("seen", b);
+        if (a + b > 0.7) {
+            rs_end();
+            break;
+        }
+    }
+    ars_observe("y", ars_normal(a + b, 1));
+}
+
+static void work(void) {
+    ars__me.role = ARS__WORKER;
+    ars__me.shm = shm;
+    ars__me.n_workers = WORKERS;
+    ars__me.per_worker = SLOTS;
+    ars__me.mine = ars__worker_at(shm, 0);
+    ars__me.channel = &ars__me.mine->channel;
+    for (int i = 0; i < TRACES; i++) {
+        ars_next_trace();
+        model();
+    }
+    ars_next_trace(); /* ends the last trace, then waits for an order that does not come */
+}
+
+/* ---- the same, predicted from the streams -------------------------------------------------------------------------- */
+
+struct rng {
+    ars__rng it;
+};
+
+static double uniform(struct rng *r) {
+    ars_dist d = ars_uniform(0, 1);
+    return ars__dist_sample(&d, &r->it);
+}
+
+static bool try_inner(struct rng *r, double *b) {
+    return (*b = uniform(r)) < 0.6;
+}
+
+static bool try_outer(struct rng *r, double *a, double *b, unsigned *entries, unsigned *inner_tries) {
+    *a = uniform(r);
+    (*entries)++;
+    *inner_tries = 1;
+    while (!try_inner(r, b)) (*inner_tries)++;
+    return *a + *b > 0.7;
+}
+
+struct outcome {
+    uint64_t tries_q, accepted_q, tries_p, forks;
+};
+
+/* The chain of tries under q, then the runs under p, of the loop that was the entry-th to be entered. */
+static struct outcome predict(uint64_t trace, uint64_t entry, bool outer) {
+    struct outcome o = {0, 0, 0, 0};
+    for (int under_p = 0; under_p < 2; under_p++) {
+        for (uint64_t number = 0, runs = 0; under_p ? runs < M : o.tries_q < N; number++) {
+            struct rng r;
+            ars__rng_init(&r.it, SEED, trace, entry << 32 | (uint64_t)under_p << 31 | number);
+            o.forks++;
+            bool accepted = false;
+            double a, b;
+            unsigned entries = 0, tries;
+            while (!accepted && (under_p || o.tries_q < N)) {
+                accepted = outer ? try_outer(&r, &a, &b, &entries, &tries) : try_inner(&r, &b);
+                *(under_p ? &o.tries_p : &o.tries_q) += 1;
+            }
+            runs += accepted;
+            if (!under_p) o.accepted_q += accepted;
+        }
+    }
+    return o;
+}
+
+/* ---- the host ------------------------------------------------------------------------------------------------------- */
+
+static void answer(struct ars__channel *c) {
+    if (atomic_load(&c->state) != ARS__ASKED) return;
+    CHECK(c->kind == ARS__ASK_SITE);
+    struct ars_wire_site site;
+    memcpy(&site, c->body, sizeof site);
+    const char *name = (const char *)c->body + sizeof site;
+    uint32_t n = atomic_load(&shm->n_sites), id = 0;
+    while (id < n && !(shm->sites[id].kind == site.kind && shm->sites[id].name_size == site.name_size &&
+                       memcmp(shm->names + shm->sites[id].name_at, name, site.name_size) == 0))
+        id++;
+    if (id == n) {
+        uint32_t at = n * 64;
+        memcpy(shm->names + at, name, site.name_size);
+        shm->sites[n].kind = site.kind;
+        shm->sites[n].dist = site.dist;
+        shm->sites[n].name_size = site.name_size;
+        shm->sites[n].name_at = at;
+        atomic_store(&shm->n_sites, n + 1);
+    }
+    site.id = id;
+    memcpy(c->body, &site, sizeof site);
+    c->size = sizeof site;
+    atomic_store(&c->state, ARS__ANSWERED);
+    ars__futex_wake(&c->state, 1);
+}
+
+/* Appends what has come; a record comes in pieces. */
+static size_t read_ring(unsigned char *out, size_t have) {
+    struct ars__worker *w = ars__worker_at(shm, 0);
+    uint64_t from = atomic_load(&w->ring_read), to = atomic_load(&w->ring_written);
+    for (uint64_t i = from; i < to; i++) out[have + i - from] = w->ring[i % ARS__RING_BYTES];
+    atomic_store(&w->ring_read, to);
+    return have + (size_t)(to - from);
+}
+
+static const char *name_of(uint32_t site) {
+    static char text[100];
+    snprintf(text, sizeof text, "%.*s", (int)shm->sites[site].name_size, shm->names + shm->sites[site].name_at);
+    return text;
+}
+
+static void check_slot(uint64_t trace, uint32_t slot, uint64_t entry, bool outer) {
+    struct ars__snapshot *s = ars__snapshot_at(shm, WORKERS, SLOTS, 0, slot);
+    s->want_tries_q = N;
+    s->want_runs_p = M;
+    atomic_store(&s->order, ARS__GO);
+    ars__futex_wake(&s->order, 1);
+    uint32_t status;
+    while ((status = atomic_load(&s->status)) == ARS__SLOT_PARKED || status == ARS__SLOT_RUNNING) {
+        answer(&s->channel);
+        usleep(200);
+    }
+    CHECK(status == ARS__SLOT_DONE);
+    struct outcome o = predict(trace, entry, outer);
+    CHECK(s->tries_q == N && s->runs_p == M);
+    CHECK(s->accepted_q == o.accepted_q);
+    CHECK(s->tries_p == o.tries_p);
+    CHECK(s->forks == o.forks);
+    double rejected = (double)(s->tries_q - s->accepted_q); /* p = q: every rejected try counts 1 */
+    CHECK_NEAR(s->s_pq_sum, rejected, 1e-12);
+    atomic_store(&s->status, ARS__SLOT_FREE);
+    ars__futex_wake(&s->status, 1);
+}
+
+static void check_record(const unsigned char *at, size_t size, uint64_t trace) {
+    struct ars__record record;
+    struct ars_wire_trace t;
+    memcpy(&record, at, sizeof record);
+    memcpy(&t, at + sizeof record, sizeof t);
+    CHECK(record.size == size && t.failure == ARS_OK && t.trace == trace);
+    const struct ars_wire_sample *samples = (const void *)(at + sizeof record + sizeof t);
+    const struct ars_wire_values *observes = (const void *)(samples + t.n_samples);
+    const struct ars_wire_values *results = observes + t.n_observes;
+    const struct ars_wire_loop *loops = (const void *)(results + t.n_results);
+    const uint32_t *slots = (const void *)(loops + t.n_loops);
+
+    struct rng r;
+    ars__rng_init(&r.it, SEED, trace, 0);
+    double a, b;
+    unsigned outer_tries = 1, inner_entries = 0, inner_tries;
+    while (!try_outer(&r, &a, &b, &inner_entries, &inner_tries)) outer_tries++;
+
+    CHECK(t.n_samples == 2 && t.n_loops == 2 && t.n_results == 1 && t.n_observes == 1);
+    CHECK(t.snapshots == 1 + inner_entries);
+    CHECK(samples[0].value == a && samples[1].value == b);
+    CHECK(samples[0].instance == 0 && samples[1].instance == 0); /* rejected tries gave their numbers back */
+    CHECK(samples[0].loop == 0 && samples[1].loop == 1);
+    CHECK_TEXT(name_of(samples[0].site), "outer/a");
+    CHECK_TEXT(name_of(samples[1].site), "outer/inner/b");
+    CHECK(loops[0].parent == -1 && loops[1].parent == 0 && loops[1].instance == 0);
+    CHECK(loops[0].tries == outer_tries && loops[1].tries == inner_tries);
+    CHECK_NEAR(loops[0].log_ratio_rejected, 0, 0);
+    check_slot(trace, slots[0], 1, true);
+    check_slot(trace, slots[1], 1 + inner_entries, false);
+}
+
+int main(void) {
+    size_t bytes = ars__shm_size(WORKERS, SLOTS);
+    shm = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shm == MAP_FAILED) return 77;
+    shm->n_workers = WORKERS;
+    shm->snapshots_per_worker = SLOTS;
+    shm->run = (struct ars__run){.number = 1, .seed = SEED, .flags = ARS_RUN_PROPOSE_PRIOR | ARS_RUN_ESTIMATE};
+    struct ars__worker *w = ars__worker_at(shm, 0);
+    w->order_count = TRACES;
+    atomic_store(&w->order_number, 1);
+    pid_t child = fork();
+    if (child == 0) {
+        work();
+        _exit(1);
+    }
+    static _Alignas(8) unsigned char record[ARS__RING_BYTES];
+    size_t have = 0;
+    for (uint64_t trace = 0; trace < TRACES;) {
+        answer(&w->channel);
+        have = read_ring(record, have);
+        if (have >= sizeof(struct ars__record) && have >= ((struct ars__record *)(void *)record)->size) {
+            check_record(record, have, trace++);
+            have = 0;
+        } else {
+            usleep(100);
+        }
+        if (waitpid(child, NULL, WNOHANG) == child) {
+            CHECK(!"the worker has died");
+            return 1;
+        }
+    }
+    for (int i = 0; i < 1000 && atomic_load(&w->order_done) != 1; i++) usleep(1000);
+    CHECK(atomic_load(&w->order_done) == 1);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    return check_failures != 0;
+}
