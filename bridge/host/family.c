@@ -177,7 +177,8 @@ void ars__family_receive(struct host *host) {
 void ars__family_lost(struct host *host) {
     if (host->zygote_lost) return;
     host->zygote_lost = true;
-    ars__family_reap(host);
+    /* Its socket closes a moment before it can be waited for. */
+    for (int i = 0; i < 50 && (ars__family_reap(host), !host->zygote_reaped); i++) usleep(2000);
     char text[256] = "the simulator's zygote process stopped answering";
     if (host->zygote_reaped && WIFSIGNALED(host->zygote_status))
         snprintf(text, sizeof text, "the simulator's zygote process was ended by signal %d (%s)",

@@ -249,7 +249,6 @@ def broken_runs() -> Iterator[tuple[str, str, bytes]]:
 
 
 def broken_sites() -> Iterator[tuple[str, str, bytes]]:
-    yield "sites_none", "0 sites", sites()
     yield "sites_id_too_large", "an id over the limit", sites(site(65536, SAMPLE, NORMAL, b"x"))
     yield "sites_unknown_kind", "site kind 5", sites(site(0, 5, 0, b"x"))
     yield "sites_sample_without_dist", "a sample site without a distribution", sites(site(0, SAMPLE, 0, b"x"))

@@ -1,0 +1,330 @@
+/* fake_family.c: a zygote and workers that do what a test tells them to, so that ars-host can be tested without libars.
+ *
+ * It starts as a simulator does: makes the segment, forks the zygote, and becomes ars-host (its first argument). From the
+ * environment: FAKE_WORKERS, FAKE_SNAPSHOTS; FAKE_STEPS, requests per trace; FAKE_PLAN, "3=crash,5=hang": what trace 3 and
+ * trace 5 do; FAKE_FORKS, "-1" or an errno: what the first FAKE_FORK_TIMES spawns fail with. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "futex.h"
+#include "shm.h"
+
+static struct ars__shm *shm;
+static uint32_t n_workers, per_worker;
+
+static long setting(const char *name, long otherwise) {
+    const char *text = getenv(name);
+    return text ? atol(text) : otherwise;
+}
+
+static bool planned(uint64_t trace, const char *what) {
+    char entry[64];
+    const char *plan = getenv("FAKE_PLAN");
+    snprintf(entry, sizeof entry, ",%llu=%s,", (unsigned long long)trace, what);
+    return plan && strstr(plan, entry);
+}
+
+/* ---- the family's side of the segment ----------------------------------------------------------------------------- */
+
+static void ring_bell(uint32_t channel) {
+    atomic_fetch_or(&shm->attention[channel / 64], 1ull << channel % 64);
+    atomic_fetch_add(&shm->doorbell, 1);
+    if (atomic_load(&shm->host_asleep)) ars__futex_wake(&shm->doorbell, 1);
+}
+
+static void ask(uint32_t channel, struct ars__channel *box, uint32_t kind, const void *body, uint32_t size) {
+    memcpy(box->body, body, size);
+    box->kind = kind;
+    box->size = size;
+    atomic_store(&box->state, ARS__ASKED);
+    ring_bell(channel);
+    for (uint32_t state; (state = atomic_load(&box->state)) != ARS__ANSWERED;) ars__futex_wait(&box->state, state, -1);
+    atomic_store(&box->state, ARS__IDLE);
+}
+
+static uint32_t ask_site(uint32_t channel, struct ars__channel *box, const char *name, uint16_t kind, uint16_t dist) {
+    _Alignas(8) unsigned char body[64] = {0};
+    struct ars_wire_site site = {.kind = kind, .dist = dist, .name_size = (uint32_t)strlen(name)};
+    memcpy(body, &site, sizeof site);
+    memcpy(body + sizeof site, name, site.name_size);
+    ask(channel, box, ARS__ASK_SITE, body, (uint32_t)sizeof site + site.name_size);
+    memcpy(&site, box->body, sizeof site);
+    return site.id;
+}
+
+/* Asks with prior Normal(0, 1) and returns the first number of the proposal, or -1 for the prior. */
+static double ask_step(uint32_t channel, struct ars__channel *box, uint64_t trace, uint32_t site, uint32_t instance) {
+    struct {
+        struct ars_wire_step step;
+        struct ars_wire_dist prior;
+        double p[2];
+    } q = {{sizeof q, 0, trace, 0, site, instance, 0, 0}, {ARS_DIST_NORMAL, 0, 2}, {0, 1}};
+    if (planned(trace, "badstep")) q.step.n_told = 5000;
+    ask(channel, box, ARS__ASK_STEP, &q, sizeof q);
+    struct {
+        struct ars_wire_reply reply;
+        struct ars_wire_dist d;
+        double p[2];
+    } a;
+    memcpy(&a, box->body, sizeof a);
+    return a.d.kind == ARS_DIST_PRIOR ? -1 : a.p[0];
+}
+
+static void write_ring(struct ars__worker *w, uint32_t channel, const unsigned char *bytes, size_t size) {
+    while (size) {
+        uint32_t space = atomic_load(&w->ring_space);
+        uint64_t written = atomic_load(&w->ring_written),
+                 room = ARS__RING_BYTES - (written - atomic_load(&w->ring_read));
+        if (!room) {
+            atomic_store(&w->ring_full, 1);
+            if (written - atomic_load(&w->ring_read) < ARS__RING_BYTES) continue;
+            ring_bell(channel);
+            ars__futex_wait(&w->ring_space, space, -1);
+            continue;
+        }
+        size_t at = written % ARS__RING_BYTES, n = ARS__RING_BYTES - at;
+        if (n > room) n = room;
+        if (n > size) n = size;
+        memcpy(w->ring + at, bytes, n);
+        bytes += n;
+        size -= n;
+        atomic_store(&w->ring_written, written + n);
+        ring_bell(channel);
+    }
+}
+
+/* ---- a worker ------------------------------------------------------------------------------------------------------ */
+
+static void snapshot(uint32_t w, uint32_t slot, uint64_t trace, uint32_t site) {
+    struct ars__snapshot *s = ars__snapshot_at(shm, n_workers, per_worker, w, slot);
+    uint32_t channel = ars__snapshot_channel(n_workers, per_worker, w, slot), order;
+    while ((order = atomic_load(&s->order)) == ARS__WAIT) ars__futex_wait(&s->order, ARS__WAIT, -1);
+    if (order == ARS__QUIT) _exit(0);
+    atomic_store(&s->status, ARS__SLOT_RUNNING);
+    if (planned(trace, "snapdie")) raise(SIGSEGV);
+    if (planned(trace, "snapfail")) {
+        s->failure = (struct ars_wire_failure){.kind = ARS_FAIL_NAN, .text = "a NaN in a continuation"};
+        atomic_store(&s->status, ARS__SLOT_FAILED);
+        ring_bell(channel);
+        _exit(ARS__EXIT_FAILED);
+    }
+    s->s_pq_sum = ask_step(channel, &s->channel, trace, site, 1000 + slot);
+    s->tries_q = s->want_tries_q;
+    s->accepted_q = slot;
+    s->runs_p = s->want_runs_p;
+    s->tries_p = 2 * s->want_runs_p;
+    s->forks = 3;
+    atomic_store(&s->status, ARS__SLOT_DONE);
+    ring_bell(channel);
+    _exit(0);
+}
+
+static void fail_slot(uint32_t w, uint32_t slot, int status) {
+    struct ars__snapshot *s = ars__snapshot_at(shm, n_workers, per_worker, w, slot);
+    uint32_t now = atomic_load(&s->status);
+    if (now != ARS__SLOT_PARKED && now != ARS__SLOT_RUNNING) return;
+    s->failure =
+        (struct ars_wire_failure){.kind = ARS_FAIL_CRASH, .detail = WTERMSIG(status), .text = "a continuation crashed"};
+    atomic_store(&s->status, ARS__SLOT_FAILED);
+    ring_bell(ars__snapshot_channel(n_workers, per_worker, w, slot));
+}
+
+enum { LOOPS = 3, BIG = 150000 };
+
+static void run_trace(uint32_t w, uint64_t trace) {
+    struct ars__worker *me = ars__worker_at(shm, w);
+    uint32_t flags = shm->run.flags, n_steps = (uint32_t)setting("FAKE_STEPS", 1);
+    uint32_t n_loops = flags & ARS_RUN_ESTIMATE ? LOOPS : 0, n_values = planned(trace, "big") ? BIG : 1;
+    uint32_t x = ask_site(w, &me->channel, "x", ARS_SITE_SAMPLE, ARS_DIST_NORMAL);
+    uint32_t r = ask_site(w, &me->channel, "result", ARS_SITE_RESULT, 0);
+    uint32_t l = n_loops ? ask_site(w, &me->channel, "loop", ARS_SITE_LOOP, 0) : 0;
+    if (planned(trace, "crash")) raise(SIGSEGV);
+    if (planned(trace, "exit")) _exit(3);
+    if (planned(trace, "slow")) usleep(300000);
+    while (planned(trace, "hang")) usleep(1000);
+    if (planned(trace, "killzygote")) kill(getppid(), SIGKILL);
+
+    size_t size = sizeof(struct ars__record) + sizeof(struct ars_wire_trace) +
+                  n_steps * sizeof(struct ars_wire_sample) + sizeof(struct ars_wire_values) +
+                  n_loops * (sizeof(struct ars_wire_loop) + 4) + n_loops % 2 * 4 + n_values * sizeof(double);
+    unsigned char *record = calloc(1, size + sizeof(struct ars_wire_failure)), *at = record;
+    struct ars_wire_trace t = {.trace = trace,
+                               .snapshots = n_loops,
+                               .n_samples = n_steps,
+                               .n_results = 1,
+                               .n_loops = n_loops,
+                               .n_values = n_values,
+                               .log_likelihood = (double)trace};
+    if (planned(trace, "fail")) {
+        t = (struct ars_wire_trace){.trace = trace, .failure = ARS_FAIL_MISUSE};
+        struct ars_wire_failure f = {.trace = trace, .kind = ARS_FAIL_MISUSE, .text = "misused"};
+        size = sizeof(struct ars__record) + sizeof t + sizeof f;
+        memcpy(record + sizeof(struct ars__record) + sizeof t, &f, sizeof f);
+    }
+    struct ars__record header = {(uint32_t)size, 0};
+    memcpy(at, &header, sizeof header);
+    memcpy(at += sizeof header, &t, sizeof t);
+    at += sizeof t;
+    if (planned(trace, "fail")) {
+        write_ring(me, w, record, size);
+        _exit(ARS__EXIT_FAILED);
+    }
+    for (uint32_t i = 0; i < n_steps; i++) {
+        struct ars_wire_sample s = {.site = x, .instance = i, .loop = -1, .prior = ARS_DIST_NORMAL};
+        bool asks =
+            !(flags & ARS_RUN_PROPOSE_PRIOR) && atomic_load(&shm->sites[x].always_prior) != (uint32_t)shm->run.number;
+        s.value = asks ? ask_step(w, &me->channel, trace, x, i) : -2;
+        if (planned(trace, "badsite")) s.site = 77;
+        memcpy(at, &s, sizeof s);
+        at += sizeof s;
+    }
+    struct ars_wire_values v = {.site = r, .n = n_values};
+    memcpy(at, &v, sizeof v);
+    at += sizeof v;
+    pid_t children[LOOPS];
+    for (uint32_t i = 0; i < n_loops; i++) {
+        struct ars_wire_loop loop = {.site = l, .instance = i, .parent = (int32_t)i - 1, .tries = i + 1};
+        memcpy(at, &loop, sizeof loop);
+        at += sizeof loop;
+        struct ars__snapshot *s = ars__snapshot_at(shm, n_workers, per_worker, w, i);
+        for (uint32_t status; (status = atomic_load(&s->status)) != ARS__SLOT_FREE;)
+            ars__futex_wait(&s->status, status, -1);
+        atomic_store(&s->order, ARS__WAIT);
+        atomic_store(&s->status, ARS__SLOT_PARKED);
+        children[i] = fork();
+        if (!children[i]) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            snapshot(w, i, trace, x);
+        }
+    }
+    for (uint32_t i = 0; i < n_loops; i++) memcpy(at + 4 * i, &i, 4);
+    at += 4 * n_loops + n_loops % 2 * 4;
+    for (uint32_t i = 0; i < n_values; i++) {
+        double value = (double)trace + i;
+        memcpy(at + i * sizeof value, &value, sizeof value);
+    }
+    if (planned(trace, "partial")) {
+        write_ring(me, w, record, size - 8);
+        raise(SIGABRT);
+    }
+    write_ring(me, w, record, size);
+    free(record);
+    for (uint32_t i = 0; i < n_loops; i++) {
+        int status;
+        waitpid(children[i], &status, 0);
+        fail_slot(w, i, status);
+    }
+}
+
+static void work(uint32_t w) {
+    struct ars__worker *me = ars__worker_at(shm, w);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (uint32_t done = 0, number;;) {
+        while ((number = atomic_load(&me->order_number)) == done) ars__futex_wait(&me->order_number, done, -1);
+        uint64_t first = me->order_first, count = me->order_count;
+        atomic_store(&me->order_taken, number);
+        for (uint64_t i = 0; i < count; i++) {
+            atomic_store(&me->current_trace, first + i);
+            atomic_fetch_add(&me->traces_begun, 1);
+            run_trace(w, first + i);
+        }
+        atomic_store(&me->order_done, done = number);
+        ring_bell(w);
+    }
+}
+
+/* ---- the zygote ---------------------------------------------------------------------------------------------------- */
+
+static void say(int fd, uint32_t op, uint32_t worker, int pid, int status) {
+    struct ars__zygote_message m = {op, worker, pid, status};
+    if (send(fd, &m, sizeof m, MSG_NOSIGNAL) < 0) _exit(1);
+}
+
+static void spawn(int fd, uint32_t w, pid_t *pids) {
+    static long spawned;
+    if (spawned++ < setting("FAKE_FORK_TIMES", 0)) {
+        say(fd, ARS__FORK_FAILED, w, 0, (int)setting("FAKE_FORKS", EAGAIN));
+        return;
+    }
+    pids[w] = fork();
+    if (!pids[w]) {
+        close(fd);
+        setpgid(0, 0);
+        work(w);
+    }
+    setpgid(pids[w], pids[w]);
+    say(fd, ARS__STARTED, w, pids[w], 0);
+}
+
+static void reap(int fd, pid_t *pids) {
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+        for (uint32_t w = 0; w < n_workers; w++)
+            if (pids[w] == pid) {
+                kill(-pid, SIGKILL);
+                pids[w] = 0;
+                say(fd, ARS__DIED, w, pid, status);
+            }
+}
+
+static int zygote(int fd) {
+    pid_t pids[ARS__MAX_WORKERS] = {0};
+    for (;;) {
+        struct pollfd p = {fd, POLLIN, 0};
+        struct ars__zygote_message m;
+        int ready = poll(&p, 1, 5);
+        if (ready > 0 && recv(fd, &m, sizeof m, 0) != (ssize_t)sizeof m) m.op = ARS__STOP;
+        if (ready > 0 && m.op == ARS__SPAWN) spawn(fd, m.worker, pids);
+        if (ready > 0 && m.op == ARS__KILL && pids[m.worker]) kill(-pids[m.worker], SIGKILL);
+        if (ready > 0 && m.op == ARS__STOP) {
+            for (uint32_t w = 0; w < n_workers; w++)
+                if (pids[w]) kill(-pids[w], SIGKILL);
+            while (wait(NULL) > 0) {
+            }
+            return 0;
+        }
+        reap(fd, pids);
+    }
+}
+
+int main(int argc, char **argv) {
+    n_workers = (uint32_t)setting("FAKE_WORKERS", 2);
+    per_worker = (uint32_t)setting("FAKE_SNAPSHOTS", 4);
+    uint64_t size = ars__shm_size(n_workers, per_worker);
+    int memory = memfd_create("fake", 0), pair[2];
+    if (argc != 2 || memory < 0 || ftruncate(memory, (off_t)size) || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair))
+        return 2;
+    shm = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    if (shm == MAP_FAILED) return 2;
+    shm->magic = ARS__SHM_MAGIC;
+    shm->version = (uint32_t)setting("FAKE_SHM_VERSION", ARS__SHM_VERSION);
+    shm->n_workers = n_workers;
+    shm->snapshots_per_worker = per_worker;
+    shm->size = size;
+    pid_t pid = fork();
+    if (!pid) {
+        close(pair[0]);
+        return zygote(pair[1]);
+    }
+    close(pair[1]);
+    char text[5][16];
+    snprintf(text[0], sizeof text[0], "%d", memory);
+    snprintf(text[1], sizeof text[1], "%d", pair[0]);
+    snprintf(text[2], sizeof text[2], "%d", (int)pid);
+    snprintf(text[3], sizeof text[3], "%u", n_workers);
+    snprintf(text[4], sizeof text[4], "%u", per_worker);
+    execl(argv[1], "ars-host", "--shm", text[0], "--zygote", text[1], "--zygote-pid", text[2], "--workers", text[3],
+          "--snapshots", text[4], (char *)NULL);
+    return 2;
+}
