@@ -285,7 +285,7 @@ def test_prior_run(launch: Launch, endpoint: str | None) -> None:
         c.send(g.run(number, flags=g.PROPOSE_PRIOR, first=10, n=n))
         c.follow(reply_all)
         assert sorted(c.traces) == list(range(10, 10 + n))
-        assert all(t.failure == 0 and t.values == (t.number,) and t.samples == [-2.0] for t in c.traces.values())
+        assert all(t.failure == 0 and t.values == (float(t.number),) and t.samples == [-2.0] for t in c.traces.values())
         assert c.done[0] == n
         assert c.done[5] == 0
         assert c.done[9] == 0
