@@ -58,8 +58,8 @@ typedef struct ars_dist {
 
 ARS_API ars_dist ars_uniform(double low, double high);
 ARS_API ars_dist ars_normal(double mean, double std);
-ARS_API ars_dist ars_bernoulli(double p);                     /* 0 or 1 */
-ARS_API ars_dist ars_categorical(const double *p, size_t k);  /* 0 .. k-1; p sums to 1 */
+ARS_API ars_dist ars_bernoulli(double p);                    /* 0 or 1 */
+ARS_API ars_dist ars_categorical(const double *p, size_t k); /* 0 .. k-1; p sums to 1 */
 ARS_API ars_dist ars_poisson(double rate);
 ARS_API ars_dist ars_binomial(unsigned n, double p);
 ARS_API ars_dist ars_beta(double a, double b);
@@ -163,38 +163,36 @@ ARS_API void ars__rs_end(void *frame);
 } /* extern "C" */
 
 namespace ars_detail {
-/* A static member of a template is set up before main for every loop in the program, reached or not. */
+/* A static member of a template is set up before main for every loop in the program, reached or not. The record itself
+ * has no initialiser of its own: the two would run in either order, and the later one undo the registration. */
 template <class Tag> struct site_of {
     static ars__site site;
-    static ars__site make() {
-        ars__site s = {Tag::file(), Tag::scope(), 0, Tag::name(), Tag::line(), 0, 0};
-        return s;
-    }
     struct registrar {
         registrar() {
+            ars__site s = {Tag::file(), Tag::func(), Tag::func(), Tag::name(), Tag::line(), 0, 0};
             ars__site *p = &site;
+            site = s;
             ars__register_sites(&p, &p + 1);
         }
     };
     static registrar registered;
 };
-template <class Tag> ars__site site_of<Tag>::site = site_of<Tag>::make();
+template <class Tag> ars__site site_of<Tag>::site;
 template <class Tag> typename site_of<Tag>::registrar site_of<Tag>::registered;
 } // namespace ars_detail
 
 #define ARS__RS_START(loop_name)                                                                                       \
     (__extension__({                                                                                                   \
         __label__ ars__pin;                                                                                            \
+        static const char *const ars__func = __func__;                                                                 \
         struct ars__tag {                                                                                              \
             static const char *file() { return __FILE__; }                                                             \
-            static const char *scope() { return __PRETTY_FUNCTION__; }                                                 \
+            static const char *func() { return ars__func; }                                                            \
             static const char *name() { return loop_name; }                                                            \
             static unsigned line() { return __LINE__; }                                                                \
         };                                                                                                             \
         (void)ars_detail::site_of<ars__tag>::registered;                                                               \
-        ars__site *ars__here = &ars_detail::site_of<ars__tag>::site;                                                   \
-        ars__here->func = __func__;                                                                                    \
-        ARS__RS_CALL(ars__here)                                                                                        \
+        ARS__RS_CALL(&ars_detail::site_of<ars__tag>::site)                                                             \
     }))
 
 #else
