@@ -148,9 +148,9 @@ static double sample_latent(const char *name, const ars_dist *prior) {
 double ars_sample(const char *name, ars_dist d) {
     check_call(CALLER(sizeof d), "ars_sample", name);
     check_dist(&d, "ars_sample", name);
-    if (ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P) return ars__dist_sample(&d, &ars__me.rng);
     int kept = errno;
-    double value = sample_latent(name, &d);
+    bool plain = ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P;
+    double value = plain ? ars__dist_sample(&d, &ars__me.rng) : sample_latent(name, &d);
     errno = kept;
     return value;
 }
@@ -158,7 +158,10 @@ double ars_sample(const char *name, ars_dist d) {
 double ars_draw(ars_dist d) {
     check_call(CALLER(sizeof d), "ars_draw", "nuisance");
     check_dist(&d, "ars_draw", "nuisance");
-    return ars__dist_sample(&d, &ars__me.rng);
+    int kept = errno;
+    double value = ars__dist_sample(&d, &ars__me.rng);
+    errno = kept;
+    return value;
 }
 
 /* ---- data ------------------------------------------------------------------------------------------------------------------ */
@@ -178,12 +181,12 @@ static void record_observed(const char *name, unsigned kind, const double *value
 double ars_observe(const char *name, ars_dist d) {
     check_call(CALLER(sizeof d), "ars_observe", name);
     check_dist(&d, "ars_observe", name);
-    if (ars__me.role == ARS__ALONE) return ars__dist_sample(&d, &ars__me.rng);
-    check_no_loop("ars_observe", name);
+    bool alone = ars__me.role == ARS__ALONE;
+    if (!alone) check_no_loop("ars_observe", name);
     int kept = errno;
-    const double *data = ars__data_take(name, 1);
+    const double *data = alone ? NULL : ars__data_take(name, 1);
     double value = data ? *data : ars__dist_sample(&d, &ars__me.rng);
-    record_observed(name, d.kind, &value, 1, ars__dist_log_density(&d, value), data != NULL);
+    if (!alone) record_observed(name, d.kind, &value, 1, ars__dist_log_density(&d, value), data != NULL);
     errno = kept;
     return value;
 }
