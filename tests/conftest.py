@@ -46,29 +46,28 @@ def _read(path: str) -> bytes:
         return b""
 
 
-def _parent(pid: int) -> int:
-    stat = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return int(stat[1]) if len(stat) > 1 else 0
+def _stat(pid: int) -> list[bytes]:
+    """State, parent, ... as in proc(5), from field 3 on; empty for a process that is gone."""
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
-def _is_zombie(pid: int) -> bool:
-    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:1] == [b"Z"]
+BEGAN = int(_stat(os.getpid())[19])  # no process that a test starts is older than we are
 
 
 def _processes() -> dict[int, str]:
     """Our descendants, zombies too, and orphans that a test started: pid -> what it is."""
     me = os.getpid()
-    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
-    parents = {pid: _parent(pid) for pid in pids}
+    stats = {int(entry): _stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit()}
+    parents = {pid: int(stat[1]) for pid, stat in stats.items() if stat}
     found: dict[int, str] = {}
-    for pid in pids:
-        at = parents[pid]
+    for pid, at in parents.items():
+        if pid == me or int(stats[pid][19]) < BEGAN:
+            continue
         while at not in (0, 1, me):
             at = parents.get(at, 0)
-        descends = at == me
-        if pid != me and (descends or MARK.encode() in _read(f"/proc/{pid}/environ").split(b"\0")):
+        if at == me or MARK.encode() in _read(f"/proc/{pid}/environ").split(b"\0"):
             command = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode("utf-8", "replace").strip()
-            found[pid] = command or ("a zombie" if _is_zombie(pid) else "a process that is ending")
+            found[pid] = command or ("a zombie" if stats[pid][0] == b"Z" else "a process that is ending")
     return found
 
 
@@ -92,22 +91,31 @@ def _threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if thread.name.startswith("ars-")}
 
 
-def _leftovers(processes: dict[int, str], files: set[str], threads: set[str]) -> list[str]:
-    left = [f"process {pid}: {what}" for pid, what in _processes().items() if pid not in processes]
-    left += [f"file {path}" for path in sorted(_files() - files)]
-    return left + [f"thread {name}" for name in sorted(_threads() - threads)]
+def _everything() -> dict[str, str]:
+    found = {f"process {pid}": what for pid, what in _processes().items()}
+    found.update({f"file {path}": "" for path in _files()})
+    found.update({f"thread {name}": "" for name in _threads()})
+    return found
+
+
+@pytest.fixture(scope="session")
+def known_leftovers() -> dict[str, str]:
+    """What was there before, so that a test answers for its own only."""
+    return _everything()
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
+def nothing_left_behind(known_leftovers: dict[str, str]) -> Iterator[None]:
     """Fails a test that leaves a process, a socket, shared memory or a thread of ours behind."""
-    before = _processes(), _files(), _threads()
     yield
     deadline = time.monotonic() + PATIENCE
-    while (left := _leftovers(*before)) and time.monotonic() < deadline:
+    while (
+        left := {k: v for k, v in _everything().items() if k not in known_leftovers}
+    ) and time.monotonic() < deadline:
         time.sleep(0.05)
     if left:
-        pytest.fail("this test left behind:\n" + "\n".join(left), pytrace=False)
+        known_leftovers.update(left)
+        pytest.fail("this test left behind:\n" + "\n".join(f"{k} {v}" for k, v in left.items()), pytrace=False)
 
 
 # ---- simulators ------------------------------------------------------------------------------------------------------

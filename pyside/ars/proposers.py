@@ -224,33 +224,29 @@ class HandProposer:
 
     def step(self, batch: StepBatch, sites: SiteTable) -> Replies:
         numbers, states = self.states.advance(batch, sites)
-        flags = np.zeros(len(numbers), dtype=np.uint32)
-        proposals: list[bytes] = [b""] * len(numbers)
-        for rows in _groups(batch.site, batch.asks):
-            site = sites[int(batch.site[rows[0]])]
-            key = self._key(site)
-            if key is None:
-                flags[rows] = ReplyFlag.ALWAYS_PRIOR
-                encoded = [PRIOR] * len(rows)
-            else:
-                encoded = self._propose(key, site, rows, states)
-                self._check_support(site, [batch.priors[row] for row in rows], encoded)
-            for row, proposal in zip(rows.tolist(), encoded, strict=True):
-                proposals[row] = proposal
-        return Replies(numbers, flags, proposals)
-
-    def _propose(self, key: str, site: Site, rows: Array, states: list[_State]) -> list[bytes]:
-        if key in self._fixed:
-            return [self._fixed[key]] * len(rows)
+        flags = [0] * len(states)
+        proposals: list[bytes] = [b""] * len(states)
         # Rows that have drawn different latents are asked about apart. Otherwise "is x in t?" would depend on which
         # rows happen to wait together, and the result of a seed on timing.
-        shapes = np.array([states[row].shape for row in rows.tolist()])
-        encoded: list[bytes] = [b""] * len(rows)
-        for members in _groups(shapes, np.ones(len(rows), dtype=np.bool_)):
-            group = [states[int(rows[member])] for member in members]
-            for member, proposal in zip(members.tolist(), self._call(key, site, group), strict=True):
-                encoded[member] = proposal
-        return encoded
+        groups: dict[tuple[int, int], list[int]] = {}
+        for row, (number, state) in enumerate(zip(batch.site.tolist(), states, strict=True)):
+            if number != native.NO_SITE:
+                groups.setdefault((number, state.shape), []).append(row)
+        for (number, _), rows in groups.items():
+            site = sites[number]
+            key = self._key(site)
+            if key is None:
+                encoded = [PRIOR] * len(rows)
+            elif key in self._fixed:
+                encoded = [self._fixed[key]] * len(rows)
+            else:
+                encoded = self._call(key, site, [states[row] for row in rows])
+            if key is not None and number not in self._checked:
+                self._check_support(site, [batch.priors[row] for row in rows], encoded)
+            for row, proposal in zip(rows, encoded, strict=True):
+                proposals[row] = proposal
+                flags[row] = ReplyFlag.ALWAYS_PRIOR if key is None else 0
+        return Replies(numbers, np.array(flags, dtype=np.uint32), proposals)
 
     def _call(self, key: str, site: Site, group: list[_State]) -> list[bytes]:
         """One call for the whole group."""
@@ -272,8 +268,6 @@ class HandProposer:
 
     def _check_support(self, site: Site, priors: list[bytes], proposals: list[bytes]) -> None:
         """Once per site: warns if the proposal leaves out values that the prior can take."""
-        if site.id in self._checked:
-            return
         self._checked.add(site.id)
         for prior, proposal in zip(priors, proposals, strict=True):
             q, p = decode(proposal), decode(prior)
@@ -302,15 +296,6 @@ class HandProposer:
                     ArsWarning,
                     stacklevel=4,
                 )
-
-
-def _groups(labels: Array, wanted: npt.NDArray[np.bool_]) -> list[Array]:
-    """The indices of wanted rows, grouped by label."""
-    rows = np.flatnonzero(wanted)
-    order = rows[np.argsort(labels[rows], kind="stable")]
-    if order.size == 0:
-        return []
-    return np.split(order, np.flatnonzero(np.diff(labels[order].astype(np.int64))) + 1)
 
 
 def _encode(proposal: Distribution, rows: int, where: str) -> list[bytes]:

@@ -156,9 +156,7 @@ def test_the_users_tunables_are_kept(given: str, used: str) -> None:
         assert family.stderr_text() == used
 
 
-def test_a_long_temporary_directory_is_not_used_for_the_socket(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_temporary_directory_is_not_used_for_the_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deep = tmp_path / ("d" * 120)
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))

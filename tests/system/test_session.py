@@ -115,11 +115,13 @@ def test_a_host_that_gives_up_says_why(fake: Callable[..., ars.Simulator]) -> No
 
 @pytest.mark.parametrize(
     ("mode", "says"),
-    [("garbage", "magic 0x99999999"), ("state", "state 9999 is unknown"), ("miscount", "DONE: traces 99, but 100 came")],
+    [
+        ("garbage", "magic 0x99999999"),
+        ("state", "state 9999 is unknown"),
+        ("miscount", "DONE: traces 99, but 100 came"),
+    ],
 )
-def test_a_host_that_breaks_the_protocol_is_dropped(
-    fake: Callable[..., ars.Simulator], mode: str, says: str
-) -> None:
+def test_a_host_that_breaks_the_protocol_is_dropped(fake: Callable[..., ars.Simulator], mode: str, says: str) -> None:
     sim = fake(mode)
     with pytest.raises(ars.ProtocolError, match=says) as caught:
         sim.posterior({"y": 0.5}, 100, proposals={"x": ars.Normal(5.0, 1.0)}, seed=1)

@@ -1,0 +1,536 @@
+"""Messages as bytes: what we write is read back, what a peer may not write is refused with the field's name."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ars
+from ars import wire
+from ars._native import DTYPES, MAGIC, MAX_NAME, NO_SITE, DistKind, FailureKind, Message, ReplyFlag, RunFlag, SiteKind
+from ars.columns import Columns, Site
+from ars.errors import ProtocolError
+
+GOLDEN = Path(__file__).resolve().parents[1] / "bridge" / "golden"
+TABLE = wire.SiteTable(
+    [
+        Site(0, SiteKind.SAMPLE, DistKind.NORMAL, "x"),
+        Site(1, SiteKind.SAMPLE, DistKind.UNIFORM, "loop/u"),
+        Site(2, SiteKind.OBSERVE, DistKind.NORMAL, "y"),
+        Site(3, SiteKind.RESULT, None, "mu"),
+        Site(4, SiteKind.LOOP, None, "loop"),
+    ]
+)
+NORMAL = ars.Normal(0.0, 1.0).encode(1)[0]
+UNIFORM = ars.Uniform(0.0, 1.0).encode(1)[0]
+
+
+def framed(kind: int, body: bytes = b"", count: int = 0, run: int = 1, **wrong: int) -> bytes:
+    """A message with a good header, but for the fields given as wrong."""
+    header = np.array([(MAGIC, 1, kind, 24 + len(body), count, run)], dtype=DTYPES["header"])
+    for field, value in wrong.items():
+        header[field] = value
+    return header.tobytes() + body
+
+
+def edited(frame: bytes, dtype: str, field: str, value: object, at: int = 0) -> bytes:
+    """The frame with one field of the struct at this offset changed."""
+    raw = bytearray(frame)
+    np.frombuffer(raw, DTYPES[dtype], 1, at)[field] = value
+    return bytes(raw)
+
+
+# ---- headers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        (b"", "0 bytes, a header has 24"),
+        (framed(Message.DONE)[:23], "23 bytes"),
+        (framed(Message.DONE, magic=7), "magic 0x00000007"),
+        (framed(99), "type 99 is unknown"),
+        (framed(Message.DONE, version=2), "DONE: protocol version 2, we speak 1 to 1"),
+        (framed(Message.DONE, version=0), "DONE: protocol version 0"),
+        (framed(Message.DONE, size=25), "DONE: size 25, but the frame has 24 bytes"),
+    ],
+)
+def test_a_wrong_header_is_refused(frame: bytes, says: str) -> None:
+    with pytest.raises(ProtocolError, match=says):
+        wire.decode_header(frame)
+
+
+def test_bare_messages() -> None:
+    assert wire.decode_header(wire.encode_quit()) == wire.Header(Message.QUIT, 24, 0, 0, 1)
+    assert wire.decode_header(wire.encode_cancel(7)) == wire.Header(Message.CANCEL, 24, 0, 7, 1)
+    assert wire.decode_error(wire.encode_error("pourquoi: é" * 100)).startswith("pourquoi: é")
+    assert len(wire.encode_error("x" * 5000)) == 24 + 511
+
+
+# ---- the handshake ---------------------------------------------------------------------------------------------------
+
+HELLO = wire.Hello(1, 1, 16, 123, 124, "0123456789abcdef" * 2)
+
+
+def test_hello_and_welcome() -> None:
+    assert wire.decode_hello(wire.encode_hello(HELLO)) == HELLO
+    assert wire.choose_version(HELLO) == 1
+    assert wire.decode_welcome(wire.encode_welcome(1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("version_min", 2, "version_min 2 is above version_max 1"),
+        ("workers", 0, "workers is 0"),
+        ("token", 7, "token is not 32 hex digits"),
+    ],
+)
+def test_a_wrong_hello_is_refused(field: str, value: int, says: str) -> None:
+    with pytest.raises(ProtocolError, match=says):
+        wire.decode_hello(edited(wire.encode_hello(HELLO), "hello", field, value))
+
+
+@pytest.mark.parametrize("versions", [(2, 3), (0, 0)])
+def test_versions_that_do_not_meet(versions: tuple[int, int]) -> None:
+    hello = HELLO._replace(version_min=versions[0], version_max=versions[1])
+    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 1 to 1: rebuild"):
+        wire.choose_version(hello)
+
+
+# ---- RUN -------------------------------------------------------------------------------------------------------------
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=40)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    observed=st.dictionaries(names, st.lists(finite, min_size=1, max_size=5), max_size=4),
+    seed=st.integers(0, 2**64 - 1),
+    n=st.integers(1, 2**40),
+)
+def test_a_run_is_read_back(observed: dict[str, list[float]], seed: int, n: int) -> None:
+    data = {name: np.array(values) for name, values in observed.items()}
+    config = wire.RunConfig(seed, n, RunFlag.POSTERIOR | RunFlag.ESTIMATE, 3, 10, 2, 4, 99, 1.5, data)
+    frame = wire.encode_run(config, 5)
+    assert len(frame) % 8 == 0
+    run, read = wire.decode_run(frame)
+    assert run == 5
+    assert read._replace(observed={}) == config._replace(observed={})
+    assert list(read.observed) == list(data)
+    for name, values in data.items():
+        np.testing.assert_array_equal(read.observed[name], values)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("n_traces", 0, "n_traces is 0"),
+        ("flags", 64, "flags 0x40 has bits"),
+        ("tries_q", 0, "tries_q 0"),
+        ("max_tries", 0, "max_tries is 0"),
+        ("trace_timeout", np.nan, "trace_timeout nan"),
+        ("trace_timeout", -1, "trace_timeout -1"),
+        ("flags", 2, "without the POSTERIOR flag"),
+    ],
+)
+def test_a_wrong_run_is_refused(field: str, value: float, says: str) -> None:
+    flags = RunFlag.POSTERIOR | RunFlag.ESTIMATE
+    frame = wire.encode_run(wire.RunConfig(1, 1, flags, tries_q=1, runs_p=1, observed={"y": np.ones(2)}), 1)
+    with pytest.raises(ProtocolError, match=says):
+        wire.decode_run(edited(frame, "run", field, value))
+
+
+# ---- SITES -----------------------------------------------------------------------------------------------------------
+
+
+def site_item(number: int, kind: int, dist: int, name: bytes, size: int | None = None) -> bytes:
+    head = np.array([(number, kind, dist, len(name) if size is None else size, 0)], dtype=DTYPES["site"])
+    return head.tobytes() + name.ljust(-(-len(name) // 8) * 8, b"\0")
+
+
+def test_sites_are_read_and_added_in_order() -> None:
+    items = [site_item(0, 1, 2, b"x"), site_item(1, 4, 0, "schleife é".encode()), site_item(2, 2, 0, b"a factor")]
+    sites = wire.decode_sites(framed(Message.SITES, b"".join(items), 3))
+    assert sites == [
+        Site(0, SiteKind.SAMPLE, DistKind.NORMAL, "x"),
+        Site(1, SiteKind.LOOP, None, "schleife é"),
+        Site(2, SiteKind.OBSERVE, None, "a factor"),
+    ]
+    table = wire.SiteTable(sites[:1])
+    table.add(sites[1:])
+    assert table.all() == tuple(sites)
+    with pytest.raises(ProtocolError, match="id 1, the next one is 3"):
+        table.add(sites[1:])
+    with pytest.raises(ProtocolError, match="'x' comes twice"):
+        table.add([sites[0]._replace(id=3)])
+
+
+@pytest.mark.parametrize(
+    ("body", "count", "says"),
+    [
+        (site_item(0, 9, 0, b"x"), 1, "kind 9 is unknown"),
+        (site_item(0, 1, 0, b"x"), 1, "dist 0 is not a simulator's"),
+        (site_item(0, 1, 14, b"x"), 1, "dist 14 is not a simulator's"),
+        (site_item(0, 4, 2, b"x"), 1, "dist 2, a loop has none"),
+        (site_item(70000, 4, 0, b"x"), 1, "id 70000"),
+        (site_item(0, 4, 0, b""), 1, "name_size 0"),
+        (site_item(0, 4, 0, b"x" * (MAX_NAME + 1)), 1, "name_size 1025"),
+        (site_item(0, 4, 0, b"x", 100), 1, "ends inside a name"),
+        (site_item(0, 4, 0, b"x\0y"), 1, "zero byte"),
+        (site_item(0, 4, 0, b"xy", 1), 1, "padding is not zero"),
+        (site_item(0, 4, 0, b"\xff\xfe"), 1, "not UTF-8"),
+        (site_item(0, 4, 0, b"x"), 2, "ends after 1 sites"),
+        (site_item(0, 4, 0, b"x") + b"12345678", 1, "8 bytes after the last site"),
+        (b"", 1 << 20, "must be 1 to 65536"),
+        (b"", 0, "must be 1 to 65536"),
+    ],
+)
+def test_wrong_sites_are_refused(body: bytes, count: int, says: str) -> None:
+    with pytest.raises(ProtocolError, match=says):
+        wire.decode_sites(framed(Message.SITES, body, count))
+
+
+# ---- STEPS and REPLIES -----------------------------------------------------------------------------------------------
+
+
+def step_item(
+    ticket: int = 0,
+    trace: int = 0,
+    state: int = 0,
+    site: int = 0,
+    told: list[tuple[int, int, float]] | None = None,
+    prior: bytes = NORMAL,
+    **wrong: int,
+) -> bytes:
+    told = told or []
+    body = np.array(told, dtype=DTYPES["told"]).tobytes() + prior
+    head = np.array([(40 + len(body), ticket, trace, state, site, 2, len(told), 0)], dtype=DTYPES["step"])
+    for field, value in wrong.items():
+        head[field] = value
+    return head.tobytes() + body
+
+
+def steps(*items: bytes, count: int | None = None) -> bytes:
+    return framed(Message.STEPS, b"".join(items), len(items) if count is None else count)
+
+
+def test_steps_of_all_sizes_are_read() -> None:
+    batch = wire.decode_steps(
+        steps(
+            step_item(5, 10, 0, 0),
+            step_item(6, 11, 77, 1, [(0, 0, 1.5), (0, 1, -2.5)], UNIFORM),
+            step_item(7, 2**63, 2**40, NO_SITE, [(1, 0, 0.25)], b""),
+        ),
+        TABLE,
+    )
+    assert len(batch) == 3
+    assert batch.ticket.tolist() == [5, 6, 7]
+    assert batch.trace.tolist() == [10, 11, 2**63]
+    assert batch.state.tolist() == [0, 77, 2**40]
+    assert batch.site.tolist() == [0, 1, NO_SITE]
+    assert batch.instance.tolist() == [2, 2, 2]
+    assert batch.asks.tolist() == [True, True, False]
+    assert batch.told_offsets.tolist() == [0, 0, 2, 3]
+    assert batch.told_site.tolist() == [0, 0, 1]
+    assert batch.told_instance.tolist() == [0, 1, 0]
+    assert batch.told_value.tolist() == [1.5, -2.5, 0.25]
+    assert batch.priors == (NORMAL, UNIFORM, b"")
+
+
+def test_several_messages_make_one_batch() -> None:
+    one = wire.decode_steps(steps(step_item(1, 1, told=[(0, 0, 1.0)]), step_item(2, 2)), TABLE)
+    two = wire.decode_steps(steps(step_item(3, 3, told=[(0, 0, 2.0), (0, 1, 3.0)])), TABLE)
+    both = wire.concatenate_steps([one, two])
+    whole = wire.decode_steps(
+        steps(step_item(1, 1, told=[(0, 0, 1.0)]), step_item(2, 2), step_item(3, 3, told=[(0, 0, 2.0), (0, 1, 3.0)])),
+        TABLE,
+    )
+    for field in wire.StepBatch.__slots__:
+        np.testing.assert_array_equal(getattr(both, field), getattr(whole, field))
+    assert wire.concatenate_steps([one]) is one
+    with pytest.raises(ProtocolError, match="ticket comes twice"):
+        wire.concatenate_steps([one, one])
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        (steps(), "count is 0"),
+        (steps(step_item(), count=2), "the frame ends inside item 1"),
+        (steps(step_item(), step_item(1), count=1), "bytes after the last item"),
+        (steps(step_item(size=64 - 4)), "item 0: size 60 is wrong"),
+        (steps(step_item(size=0)), "item 0: size 0 is wrong"),
+        (steps(step_item(size=9000)), "item 0: size 9000 is wrong"),
+        (steps(step_item(), step_item(1, size=4096)), "item 1: size 4096 is wrong"),
+        (steps(step_item(), step_item()), "ticket comes twice"),
+        (steps(step_item(reserved=1)), "reserved is not 0"),
+        (steps(step_item(site=9)), "site 9 is unknown"),
+        (steps(step_item(site=4)), "site 'loop' is a loop, not a latent"),
+        (steps(step_item(told=[(2, 0, 1.0)])), "told site: site 'y' is an observation"),
+        (steps(step_item(told=[(0, 0, np.inf)])), "told value is not finite"),
+        (steps(step_item(told=[(0, k, 0.0) for k in range(129)])), "n_told 129, at most 128"),
+        (steps(step_item(n_told=2)), "ends inside what it tells"),
+        (steps(step_item(n_told=2**31)), "n_told"),
+        (steps(step_item(site=NO_SITE)), "longer than what it tells"),
+        (steps(step_item(prior=b"")), "ends before its prior"),
+        (steps(step_item(prior=UNIFORM)), "site 'x': a prior of kind 1"),
+        (steps(step_item(prior=NORMAL + bytes(8))), "prior's n does not fit"),
+        (steps(step_item(prior=edited(NORMAL, "dist", "n", 2**31))), "prior's n does not fit"),
+        (steps(step_item(prior=NORMAL[:8] + np.array([np.nan, 1.0]).tobytes())), "parameter is NaN"),
+        (steps(step_item()) + b"1234", "size"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_wrong_steps_are_refused(frame: bytes, says: str) -> None:
+    with pytest.raises(ProtocolError, match=says):
+        wire.decode_steps(frame, TABLE)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_no_bytes_of_a_peer_do_worse_than_a_protocol_error(data: st.DataObject) -> None:
+    frames: list[tuple[bytes, Callable[[bytes], Any]]] = [
+        (
+            steps(step_item(told=[(0, 0, 1.0)]), step_item(1, site=1, prior=UNIFORM)),
+            lambda f: wire.decode_steps(f, TABLE),
+        ),
+        (framed(Message.SITES, site_item(0, 1, 2, b"some/x"), 1), wire.decode_sites),
+        (wire.encode_hello(HELLO), wire.decode_hello),
+        (wire.encode_run(wire.RunConfig(1, 1, RunFlag.POSTERIOR, observed={"y": np.ones(2)}), 1), wire.decode_run),
+        (
+            wire.encode_replies(np.arange(2), wire.Replies(np.ones(2), np.zeros(2), [NORMAL, b""]), 1),
+            wire.decode_replies,
+        ),
+    ]
+    frame, decode = data.draw(st.sampled_from(frames))
+    raw = bytearray(frame)
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(raw)))
+    for mangled in (bytes(raw), bytes(raw[:cut])):
+        with contextlib.suppress(ProtocolError):
+            decode(mangled)
+
+
+def test_replies_are_read_back() -> None:
+    replies = wire.Replies(
+        np.array([1, 2, 3], dtype=np.uint64),
+        np.array([0, ReplyFlag.ALWAYS_PRIOR, 0], dtype=np.uint32),
+        [NORMAL, wire.PRIOR, b""],
+    )
+    frame = wire.encode_replies(np.array([9, 8, 7], dtype=np.uint32), replies, 4)
+    assert wire.decode_header(frame) == wire.Header(Message.REPLIES, 24 + 3 * 24 + 24 + 8, 3, 4, 1)
+    tickets, read = wire.decode_replies(frame)
+    assert tickets.tolist() == [9, 8, 7]
+    assert read.state.tolist() == [1, 2, 3]
+    assert read.flags.tolist() == replies.flags.tolist()
+    assert list(read.proposals) == list(replies.proposals)
+
+
+# ---- TRACES ----------------------------------------------------------------------------------------------------------
+
+
+def columns() -> dict[str, Any]:
+    """Three traces; the second failed. x outside the loop, u inside, y observed, mu (2 values)."""
+    traces = np.zeros(3, dtype=DTYPES["trace"])
+    traces["trace"] = [4, 2, 9]
+    traces["failure"] = [0, FailureKind.TIMEOUT, 0]
+    for field, count in (("n_samples", 2), ("n_observes", 1), ("n_results", 1), ("n_loops", 2), ("n_values", 5)):
+        traces[field] = [count, 0, count]
+    samples = np.zeros(4, dtype=DTYPES["sample"])
+    samples["site"], samples["loop"] = [0, 1, 0, 1], [-1, 1, -1, 1]
+    samples["prior"], samples["n_params"] = [2, 1, 2, 1], [2, 0, 2, 0]
+    samples["log_p"] = [-1.0, -np.inf, -1.0, 0.0]
+    observes = np.zeros(2, dtype=DTYPES["values"])
+    observes["site"], observes["n"] = 2, 1
+    results = np.zeros(2, dtype=DTYPES["values"])
+    results["site"], results["n"] = 3, 2
+    loops = np.zeros(4, dtype=DTYPES["loop"])
+    loops["site"], loops["parent"], loops["tries"] = 4, [-1, 0, -1, 0], 3
+    loops["tries_q"], loops["accepted_q"], loops["runs_p"], loops["tries_p"] = 10, 4, 1, 2
+    failures = np.zeros(1, dtype=DTYPES["failure"])
+    failures["trace"], failures["kind"], failures["text"] = 2, FailureKind.TIMEOUT, b"60 s are over"
+    values = np.arange(10.0)
+    return {
+        "traces": traces,
+        "samples": samples,
+        "observes": observes,
+        "results": results,
+        "loops": loops,
+        "values": values,
+        "failures": failures,
+    }
+
+
+def trace_message(parts: dict[str, Any], count: int | None = None) -> list[bytes]:
+    head = framed(Message.TRACES, count=len(parts["traces"]) if count is None else count)
+    return [head, *(part.tobytes() for part in parts.values())]
+
+
+def test_traces_are_read() -> None:
+    parts = columns()
+    read = wire.decode_traces(trace_message(parts), TABLE, 0, 10)
+    assert isinstance(read, Columns)
+    for name, part in parts.items():
+        np.testing.assert_array_equal(getattr(read, name), part)
+        assert getattr(read, name).flags.writeable  # a copy
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "field", "value", "says"),
+    [
+        ("traces", 0, "trace", 10, "trace 10 is outside the run"),
+        ("traces", 0, "trace", 9, "traces: a trace comes twice"),
+        ("traces", 0, "reserved", 1, "traces: reserved"),
+        ("traces", 1, "failure", 99, "failure 99 is unknown"),
+        ("traces", 0, "log_likelihood", np.nan, "log_likelihood is NaN"),
+        ("traces", 0, "log_ratio_all", np.inf, r"log_ratio_all is NaN or \+inf"),
+        ("traces", 0, "n_samples", 3, "samples: the traces' counts add up to 5, not 4"),
+        ("traces", 0, "n_loops", 2**32 - 1, "loops: the traces' counts"),
+        ("traces", 0, "failure", 3, "samples: a failed trace has some"),
+        ("traces", 1, "failure", 0, "failures: 1 records for 0 failed traces"),
+        ("results", 0, "n", 1, "values: n_values differs"),
+        ("samples", 0, "n_params", 1, "values: n_values differs"),
+        ("samples", 0, "site", 5, "samples: site 5 is unknown"),
+        ("samples", 0, "site", 4, "samples: site 'loop' is a loop, not a latent"),
+        ("samples", 0, "value", np.nan, "samples: value is not finite"),
+        ("samples", 0, "log_q", -np.inf, "samples: log_q is not finite"),
+        ("samples", 0, "log_p", np.nan, "samples: log_p is NaN"),
+        ("samples", 1, "loop", 2, "samples: loop is not the index"),
+        ("samples", 1, "loop", -2, "samples: loop is not the index"),
+        ("samples", 1, "prior", 2, "samples: a prior's kind"),
+        ("observes", 0, "site", 3, "observes: site 'mu' is a result"),
+        ("observes", 0, "log_p", np.nan, "observes: log_p is NaN"),
+        ("results", 0, "site", 2, "results: site 'y' is an observation"),
+        ("loops", 0, "site", 0, "loops: site 'x' is a latent, not a loop"),
+        ("loops", 1, "parent", 1, "loops: parent"),
+        ("loops", 0, "parent", 2, "loops: parent"),
+        ("loops", 0, "tries", 0, "loops: tries is 0"),
+        ("loops", 0, "accepted_q", 11, "accepted_q is above tries_q"),
+        ("loops", 0, "tries_p", 0, "tries_p is below runs_p"),
+        ("loops", 0, "log_ratio_rejected", np.nan, "log_ratio_rejected is NaN"),
+        ("loops", 0, "s_pq_sum", -1.0, "s_pq_sum is negative"),
+        ("failures", 0, "trace", 3, "record's trace or kind differs"),
+        ("failures", 0, "kind", 1, "record's trace or kind differs"),
+        ("failures", 0, "text", b"x" * 512, "no terminating zero"),
+    ],
+)
+def test_wrong_traces_are_refused(column: str, row: int, field: str, value: object, says: str) -> None:
+    parts = columns()
+    parts[column][field][row] = value
+    with pytest.raises(ProtocolError, match=says):
+        wire.decode_traces(trace_message(parts), TABLE, 0, 10)
+
+
+def test_wrong_frames_of_traces_are_refused() -> None:
+    good = trace_message(columns())
+    for frames, says in (
+        ([], "no frames"),
+        (good[:-1], "7 frames, must be 8"),
+        ([good[0], good[1][:-1], *good[2:]], "traces: 191 bytes"),
+        (trace_message(columns(), count=2), "count 2, but the traces column has 3"),
+        (trace_message(columns(), count=0), "count 0"),
+        ([framed(Message.TRACES, b"12345678", 3), *good[1:]], "header frame of 32 bytes"),
+    ):
+        with pytest.raises(ProtocolError, match=says):
+            wire.decode_traces(frames, TABLE, 0, 10)
+    parts = columns()
+    parts["values"][3] = np.nan
+    with pytest.raises(ProtocolError, match="values: a value is NaN"):
+        wire.decode_traces(trace_message(parts), TABLE, 0, 10)
+
+
+# ---- DONE ------------------------------------------------------------------------------------------------------------
+
+
+def test_done() -> None:
+    message = np.zeros(1, dtype=DTYPES["done"])
+    message["header"] = np.frombuffer(framed(Message.DONE, size=104), DTYPES["header"])
+    for value, field in enumerate(wire.Done._fields[:-1]):
+        message[field] = value + 1
+    done = wire.decode_done(message.tobytes())
+    assert done == wire.Done(*range(1, 10), cancelled=False)
+    with pytest.raises(ProtocolError, match="cancelled is 2"):
+        wire.decode_done(edited(message.tobytes(), "done", "cancelled", 2))
+    with pytest.raises(ProtocolError, match="DONE: 24 bytes, must be 104"):
+        wire.decode_done(framed(Message.DONE))
+    with pytest.raises(ProtocolError, match="DONE: expected, but this is QUIT"):
+        wire.decode_done(wire.encode_quit())
+
+
+# ---- golden frames: written with `struct`, read by the C code and by us --------------------------------------------------
+
+
+def golden() -> list[dict[str, Any]]:
+    entries: list[dict[str, Any]] = json.loads((GOLDEN / "index.json").read_text())
+    return entries
+
+
+def read_frames(entry: dict[str, Any]) -> list[bytes]:
+    raw = (GOLDEN / entry["file"]).read_bytes()
+    ends = np.cumsum([0, *entry["frames"]])
+    assert ends[-1] == len(raw)
+    return [raw[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+
+def golden_sites() -> wire.SiteTable:
+    return wire.SiteTable(wire.decode_sites((GOLDEN / "sites.bin").read_bytes()))
+
+
+def decode_any(frames: list[bytes]) -> Any:
+    """What a receiver of any message does."""
+    kind = wire.decode_header(frames[0]).type
+    if kind is Message.TRACES:
+        return wire.decode_traces(frames, golden_sites())
+    assert len(frames) == 1
+    decoders: dict[Message, Callable[[bytes], Any]] = {
+        Message.HELLO: wire.decode_hello,
+        Message.WELCOME: wire.decode_welcome,
+        Message.RUN: wire.decode_run,
+        Message.SITES: wire.decode_sites,
+        Message.STEPS: lambda frame: wire.decode_steps(frame, golden_sites()),
+        Message.REPLIES: wire.decode_replies,
+        Message.DONE: wire.decode_done,
+        Message.CANCEL: wire.decode_bare,
+        Message.QUIT: wire.decode_bare,
+        Message.ERROR: wire.decode_error,
+    }
+    return decoders[kind](frames[0])
+
+
+@pytest.mark.parametrize("entry", golden(), ids=lambda e: e["file"].removesuffix(".bin"))
+def test_golden_frames(entry: dict[str, Any]) -> None:
+    frames = read_frames(entry)
+    if entry["valid"]:
+        assert decode_any(frames) is not None
+    else:
+        with pytest.raises(ProtocolError):
+            decode_any(frames)
+
+
+def test_the_golden_frames_of_a_controller_are_what_we_write() -> None:
+    """Read and written again, the bytes are the same."""
+    frames = {entry["file"]: read_frames(entry) for entry in golden() if entry["valid"]}
+    for name in ("run.bin", "run_prior.bin"):
+        number, config = wire.decode_run(frames[name][0])
+        assert wire.encode_run(config, number) == frames[name][0]
+    header = wire.decode_header(frames["replies.bin"][0])
+    tickets, replies = wire.decode_replies(frames["replies.bin"][0])
+    assert wire.encode_replies(tickets, replies, header.run) == frames["replies.bin"][0]
+    assert wire.encode_welcome(wire.decode_welcome(frames["welcome.bin"][0])) == frames["welcome.bin"][0]
+    assert wire.encode_quit() == frames["quit.bin"][0]
+    assert wire.encode_cancel(wire.decode_header(frames["cancel.bin"][0]).run) == frames["cancel.bin"][0]
+    error = frames["error.bin"][0]
+    assert wire.encode_error(wire.decode_error(error), wire.decode_header(error).run) == error
+    hello = frames["hello.bin"][0]
+    assert wire.encode_hello(wire.decode_hello(hello)) == hello
