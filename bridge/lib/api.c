@@ -226,6 +226,8 @@ void ars_factor(const char *name, double log_likelihood) {
 
 static void add_results(const char *name, const double *value, size_t n) {
     if (ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P) return;
+    for (size_t i = 0; i < n; i++)
+        if (isnan(value[i])) ars__fail(ARS_FAIL_NAN, 0, "the result \"%.80s\" is NaN (element %zu of %zu)", name, i, n);
     int kept = errno;
     struct ars_wire_values record = {ars__site_id(name, ARS_SITE_RESULT, 0), (uint32_t)n, 0};
     ars__buffer_add(&ars__me.trace.results, &record, sizeof record);

@@ -19,6 +19,8 @@ LIMIT = 3.0  # standard errors
 
 CASES = exact.cases()
 LOOPED = [case for case in CASES if case.p_accept]
+# Marsaglia's proposals by hand are so far from its posterior that 3,000 traces cannot tell 12% from nothing.
+TELLING = [case for case in LOOPED if abs(case.biased / case.evidence - 1) > 0.15]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def test_ars_gives_the_evidence(run: Callable[..., ars.Posterior], case: exact.C
     assert distance(run(case.name), "ars", case.evidence) < LIMIT
 
 
-@by_name(LOOPED)
+@by_name(TELLING)
 def test_biased_fails_the_same_test_and_goes_where_it_must(run: Callable[..., ars.Posterior], case: exact.Case) -> None:
     post = run(case.name)
     assert distance(post, "biased", case.evidence) > LIMIT
