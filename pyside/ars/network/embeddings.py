@@ -1,0 +1,239 @@
+"""What the network sees of the data: numbers, vectors, images, or whatever a module of the user's makes of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from ars.errors import ArsError
+
+__all__ = ["CALIBRATION_ROWS", "EmbeddingError", "ObservationEncoder", "ObservationShapeError"]
+
+CALIBRATION_ROWS: Final = 20_000  # rows from which the scale of an observation is learnt
+_FINE_UP_TO: Final = 32  # an observation of at most so many numbers is also seen through fast waves
+_FREQUENCIES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # radians per standard deviation
+_SMALLEST_IMAGE: Final = 8
+
+Shape = tuple[int, ...]
+
+
+class EmbeddingError(ArsError):
+    """An embedding given by the user does not do what it must."""
+
+
+class ObservationShapeError(ArsError, ValueError):
+    """An observation is missing, unknown, of the wrong shape, or not finite."""
+
+
+class Standardiser(nn.Module):
+    """(x - mean) / std, per element or, for images, for all pixels alike. Both are learnt from the first rows seen in
+    training, then fixed, and saved with the network."""
+
+    mean: Tensor
+    second: Tensor
+    rows: Tensor
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("second", torch.ones(shape, dtype=torch.float64))  # mean of squared distances
+        self.register_buffer("rows", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def learn(self, x: Tensor) -> None:
+        """Takes rows [n, *shape] into account, unless enough have been seen. (Chan's update of mean and variance.)"""
+        seen = int(self.rows)
+        if seen >= CALIBRATION_ROWS or len(x) == 0:
+            return
+        x = x.to(torch.float64)
+        axes = tuple(range(x.ndim - self.mean.ndim))
+        mean = x.mean(dim=axes)
+        second = (x - mean).square().mean(dim=axes)
+        share = len(x) / (seen + len(x))
+        shift = mean - self.mean
+        before = self.second if seen else torch.zeros_like(self.second)
+        self.second.copy_((1 - share) * before + share * second + share * (1 - share) * shift * shift)
+        self.mean.add_(share * shift)
+        self.rows.add_(len(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        std = torch.sqrt(self.second)
+        std = torch.where(std > 1e-12 * self.mean.abs() + 1e-300, std, 1.0)  # constant: its distance in its own units
+        return ((x.to(torch.float64) - self.mean) / std).to(torch.float32)
+
+
+def _mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(inputs, hidden), nn.SiLU(), nn.Linear(hidden, hidden), nn.SiLU(), nn.Linear(hidden, outputs)
+    )
+
+
+class NumbersEncoder(nn.Module):
+    """All observations that are numbers or flat vectors, seen together by one feed-forward network."""
+
+    def __init__(self, shapes: Mapping[str, Shape], outputs: int, hidden: int) -> None:
+        super().__init__()
+        self.sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+        self.scales = nn.ModuleList(Standardiser((size,)) for size in self.sizes.values())
+        width = sum(2 * size + 2 * len(_FREQUENCIES) * size * (size <= _FINE_UP_TO) for size in self.sizes.values())
+        self.network = _mlp(width, hidden, outputs)
+
+    def learn(self, observation: Mapping[str, Tensor]) -> None:
+        for (name, size), scale in zip(self.sizes.items(), self.scales, strict=True):
+            assert isinstance(scale, Standardiser)
+            scale.learn(observation[name].reshape(-1, size))
+
+    def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
+        columns = []
+        for (name, size), scale in zip(self.sizes.items(), self.scales, strict=True):
+            z = scale(observation[name].reshape(-1, size))
+            columns += [torch.clamp(z, -10.0, 10.0), torch.asinh(z)]
+            if size <= _FINE_UP_TO:
+                for frequency in _FREQUENCIES:
+                    columns += [torch.sin(frequency * z), torch.cos(frequency * z)]
+        out: Tensor = self.network(torch.cat(columns, dim=-1))
+        return out
+
+
+class ImageEncoder(nn.Module):
+    """A small convolutional network for one channel of any size from 8 x 8."""
+
+    def __init__(self, shape: Shape, outputs: int, hidden: int) -> None:
+        super().__init__()
+        self.scale = Standardiser(())
+        self.features = nn.Sequential(
+            nn.Conv2d(2, 16, 3, padding=1), nn.SiLU(), nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3, padding=1), nn.SiLU(), nn.MaxPool2d(2),
+            nn.Conv2d(32, 32, 3, padding=1), nn.SiLU(), nn.Flatten(),
+        )  # fmt: skip
+        size = 32 * (shape[0] // 4) * (shape[1] // 4)
+        self.network = _mlp(size, hidden, outputs)
+
+    def learn(self, x: Tensor) -> None:
+        self.scale.learn(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = self.scale(x)
+        out: Tensor = self.network(self.features(torch.stack([torch.clamp(z, -30.0, 30.0), torch.asinh(z)], dim=1)))
+        return out
+
+
+class UserEncoder(nn.Module):
+    """A module of the user's, whose output is checked. It gets the data as they are: float32 [n, *shape]."""
+
+    def __init__(self, name: str, module: nn.Module, shape: Shape, outputs: int) -> None:
+        super().__init__()
+        self.name, self.outputs = name, outputs
+        self.module = module
+        was_training = module.training
+        module.eval()
+        with torch.no_grad():
+            try:
+                out = module(torch.zeros((2, *shape)))
+            except Exception as error:
+                raise EmbeddingError(
+                    f"the embedding for observation {name!r} failed on a batch of shape {(2, *shape)}: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+        module.train(was_training)
+        self._check(out, 2)
+
+    def _check(self, out: object, rows: int) -> Tensor:
+        expected = (rows, self.outputs)
+        if not isinstance(out, Tensor):
+            raise EmbeddingError(
+                f"the embedding for observation {self.name!r} returned {type(out).__name__}, expected a "
+                f"tensor of shape {expected}"
+            )
+        if tuple(out.shape) != expected:
+            raise EmbeddingError(
+                f"the embedding for observation {self.name!r} returned shape {tuple(out.shape)}, expected {expected}: "
+                f"one row per trace, and observe_dim={self.outputs} numbers; change its last layer or observe_dim"
+            )
+        return out
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._check(self.module(x), len(x))
+
+
+def _is_image(shape: Shape) -> bool:
+    return len(shape) == 2 and min(shape) >= _SMALLEST_IMAGE
+
+
+class ObservationEncoder(nn.Module):
+    """All observations of a trace as one vector [n, outputs]."""
+
+    def __init__(
+        self, shapes: Mapping[str, Shape], modules: Mapping[str, nn.Module], outputs: int, hidden: int
+    ) -> None:
+        super().__init__()
+        self.shapes = {name: tuple(int(n) for n in shape) for name, shape in sorted(shapes.items())}
+        for name, shape in self.shapes.items():
+            if any(n < 1 for n in shape):
+                raise ObservationShapeError(f"observation {name!r} has shape {shape}, which holds no numbers")
+        for name in modules:
+            if name not in self.shapes:
+                raise EmbeddingError(
+                    f"an embedding was given for observation {name!r}, but the simulator observes "
+                    f"{_listed(self.shapes)}"
+                )
+        self.outputs = outputs
+        self.user_names = tuple(sorted(modules))
+        self.image_names = tuple(n for n, s in self.shapes.items() if n not in modules and _is_image(s))
+        plain = {n: s for n, s in self.shapes.items() if n not in modules and n not in self.image_names}
+        self.numbers = NumbersEncoder(plain, outputs, hidden) if plain else None
+        self.images = nn.ModuleList(ImageEncoder(self.shapes[n], outputs, hidden) for n in self.image_names)
+        self.users = nn.ModuleList(UserEncoder(n, modules[n], self.shapes[n], outputs) for n in self.user_names)
+        parts = (self.numbers is not None) + len(self.images) + len(self.users)
+        self.join = _mlp(parts * outputs, hidden, outputs) if parts > 1 else None
+
+    def checked(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The observations that the network knows, in their shapes; a flat vector is put into its shape."""
+        if set(observation) != set(self.shapes):
+            raise ObservationShapeError(
+                f"the network was made for the observations {_listed(self.shapes)}, but {_listed(observation)} were "
+                "given"
+            )
+        out: dict[str, Tensor] = {}
+        for name, shape in self.shapes.items():
+            x = observation[name]
+            if x.ndim < 1 or math.prod(x.shape[1:]) != math.prod(shape) or (x.ndim > 2 and tuple(x.shape[1:]) != shape):
+                raise ObservationShapeError(
+                    f"observation {name!r} has shape {tuple(x.shape[1:])}, the network was made for {shape}"
+                )
+            if not bool(torch.isfinite(x).all()):
+                row = int(torch.nonzero(~torch.isfinite(x.reshape(len(x), -1)).all(dim=-1))[0])
+                raise ObservationShapeError(
+                    f"observation {name!r} has a NaN or infinite number (row {row} of the batch)"
+                )
+            out[name] = x.reshape(len(x), *shape)
+        return out
+
+    def learn(self, observation: Mapping[str, Tensor]) -> None:
+        """Takes these data into account for the scales."""
+        observation = self.checked(observation)
+        if self.numbers is not None:
+            self.numbers.learn(observation)
+        for name, image in zip(self.image_names, self.images, strict=True):
+            assert isinstance(image, ImageEncoder)
+            image.learn(observation[name])
+
+    def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
+        observation = self.checked(observation)
+        parts: list[Tensor] = [] if self.numbers is None else [self.numbers(observation)]
+        parts += [image(observation[name]) for name, image in zip(self.image_names, self.images, strict=True)]
+        parts += [
+            user(observation[name].to(torch.float32)) for name, user in zip(self.user_names, self.users, strict=True)
+        ]
+        if not parts:
+            return torch.zeros((1, self.outputs))  # the same for every trace
+        out: Tensor = self.join(torch.cat(parts, dim=-1)) if self.join is not None else parts[0]
+        return out
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(repr(name) for name in sorted(names)) or "none"
