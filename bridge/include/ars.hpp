@@ -295,6 +295,10 @@ inline ars__site *reject_by_name(const char *name) {
     return &first->site;
 }
 
+/* GCC forgets __extension__ when it instantiates a template. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+
 /* The loop itself. It is never inlined, so its frame stands for one activation of the loop (see ARS__RS_CALL). An
  * exception that leaves the body passes through: libars sees the loop left at its next call and says so. */
 template <class F> __attribute__((noinline)) void reject_loop(ars__site *site, F &body) {
@@ -309,6 +313,8 @@ template <class F> __attribute__((noinline)) void reject_loop(ars__site *site, F
         }
     }
 }
+
+#pragma GCC diagnostic pop
 
 } // namespace detail
 
