@@ -19,7 +19,7 @@ from ars import _native as native
 from ars import wire
 from ars._native import Message
 from ars.columns import Columns, Site
-from ars.errors import HostLostError, LaunchError, ProtocolError, RunInterrupted
+from ars.errors import ArsError, HostLostError, LaunchError, ProtocolError, RunInterrupted
 from ars.launch import Family
 from ars.proposers import Proposer
 from ars.wire import Done, Hello, RunConfig, SiteTable, StepBatch
@@ -66,6 +66,7 @@ class _Inbox(NamedTuple):
     steps: list[StepBatch]
     columns: list[Columns]
     done: Done | None
+    error: ArsError | None  # what ended the round; what came before it still counts
 
 
 class Session:
@@ -204,11 +205,14 @@ class Session:
         return messages
 
     def _inbox(self, config: RunConfig, wait_ms: int) -> _Inbox:
-        inbox = _Inbox([], [], None)
+        inbox = _Inbox([], [], None, None)
         for frames in self._receive(wait_ms):
-            if inbox.done is not None:
-                raise ProtocolError("a message of the run came after DONE")
-            inbox = self._take(inbox, config, frames)
+            try:
+                if inbox.done is not None:
+                    raise ProtocolError("a message of the run came after DONE")
+                inbox = self._take(inbox, config, frames)
+            except (ProtocolError, HostLostError) as error:
+                return inbox._replace(error=error)
         return inbox
 
     def _take(self, inbox: _Inbox, config: RunConfig, frames: list[bytes]) -> _Inbox:
@@ -331,13 +335,14 @@ class _Conversation:
             interrupts.check()
             inbox = self._session._inbox(self._config, _POLL_MS)
             now = time.monotonic()
+            wants_stop = self._keep(inbox)
             if not (inbox.steps or inbox.columns or inbox.done):
                 self._session._check_alive()
                 if now - heard > self._silence:
                     raise self._session._lost(f"not a word for {now - heard:.0f} s")
                 continue
             self._answer(inbox.steps)
-            wants_stop = self._collect(inbox.columns)
+            self._free(inbox.columns)
             heard = time.monotonic()
             if inbox.done is not None:
                 self._check_done(inbox.done)
@@ -355,18 +360,24 @@ class _Conversation:
         self.steps_messages += len(steps)
         self.requests += len(batch.ticket)
 
-    def _collect(self, parts: list[Columns]) -> bool:
-        """Hands finished traces on; only then are their states freed."""
+    def _keep(self, inbox: _Inbox) -> bool:
+        """Hands finished traces on before anything else can go wrong; true if the run is to stop."""
         wants_stop = False
-        for columns in parts:
+        for columns in inbox.columns:
             numbers = columns.traces["trace"]
             index = (numbers - np.uint64(self._config.first_trace)).astype(np.int64)
             if self._seen[index].any():
                 raise ProtocolError(f"TRACES: trace {int(numbers[self._seen[index]][0])} came before")
             self._seen[index] = True
-            self._proposer.end_trace(numbers)
             wants_stop |= self._on_columns(columns)
+        if inbox.error is not None:
+            raise inbox.error
         return wants_stop
+
+    def _free(self, parts: list[Columns]) -> None:
+        """The states of finished traces; after the requests that came with them have been answered."""
+        for columns in parts:
+            self._proposer.end_trace(columns.traces["trace"])
 
     def _check_done(self, done: Done) -> None:
         came = int(np.count_nonzero(self._seen))
@@ -383,7 +394,8 @@ class _Conversation:
         deadline = time.monotonic() + _CANCEL_WITHIN
         while time.monotonic() < deadline:
             inbox = self._session._inbox(self._config, _POLL_MS)
-            self._collect(inbox.columns)
+            self._keep(inbox)
+            self._free(inbox.columns)
             if inbox.done is not None:
                 self._check_done(inbox.done)
                 return inbox.done

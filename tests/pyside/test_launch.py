@@ -108,9 +108,9 @@ def test_another_protocol_version_and_another_token(fake: Callable[..., Session]
 
 def test_the_host_program_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ARS_HOST", str(tmp_path / "missing"))
-    with pytest.raises(LaunchError, match="ARS_HOST=.*not an executable file"):
+    with pytest.raises(LaunchError, match=r"ARS_HOST=.*not an executable file"):
         Simulator(["true"]).prior(1)
-    with pytest.raises(LaunchError, match="ars-host was not found.*set ARS_HOST"):
+    with pytest.raises(LaunchError, match=r"ars-host was not found.*set ARS_HOST"):
         find_host({"PATH": str(tmp_path)})
     (tmp_path / "ars-host").symlink_to("/bin/true")
     assert find_host({"PATH": str(tmp_path)}) == str(tmp_path / "ars-host")

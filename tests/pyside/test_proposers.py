@@ -175,8 +175,8 @@ def test_a_proposal_that_does_not_cover_the_prior_is_warned_about_once_per_site(
     rows = batch((0, 0, U, [(X, 0, 1.0)]), (1, 0, X, []))
     with pytest.warns(ars.SupportWarning, match=r"'loop/u', Uniform\(.*\"ars\" if the accepted region") as caught:
         proposer.step(rows, SITES)
-        proposer.step(rows, SITES)
     assert len(caught) == 1
+    proposer.step(rows, SITES)  # a second warning would be an error
 
 
 def test_the_prior_itself_may_be_proposed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -468,7 +469,7 @@ def test_done() -> None:
         wire.decode_done(wire.encode_quit())
 
 
-# ---- golden frames: written with `struct`, read by the C code and by us --------------------------------------------------
+# ---- golden frames: written with `struct`, read by the C code and by us ----------------------------------------------
 
 
 def golden() -> list[dict[str, Any]]:
@@ -480,7 +481,7 @@ def read_frames(entry: dict[str, Any]) -> list[bytes]:
     raw = (GOLDEN / entry["file"]).read_bytes()
     ends = np.cumsum([0, *entry["frames"]])
     assert ends[-1] == len(raw)
-    return [raw[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    return [raw[a:b] for a, b in itertools.pairwise(ends)]
 
 
 def golden_sites() -> wire.SiteTable:

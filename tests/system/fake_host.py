@@ -1,7 +1,7 @@
 """Plays a simulator and its ars-host over a real socket, well or badly: the controller's tests need a peer that errs.
 
-Its model: x ~ Normal(0, 1), u ~ Uniform(0, 1), observe y; a trace asks for x, then tells it and asks for u. Values are the
-proposals' first parameters, so that tests can see which proposal arrived.
+Its model: x ~ Normal(0, 1), u ~ Uniform(0, 1), observe y; a trace asks for x, then tells it and asks for u. Values are
+the proposals' first parameters, so that tests can see which proposal arrived.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whole runs of the controller against fake_host.py: a real process, a real socket, and a host that can err on demand."""
+"""Whole runs of the controller against fake_host.py: a real process, a real socket, and a host that errs on demand."""
 
 from __future__ import annotations
 
