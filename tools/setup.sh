@@ -62,11 +62,16 @@ if [ -n "$packages" ]; then
     echo "Installing:$packages"
     # The lists may be stale or absent. One unreachable source need not matter, so the install decides.
     $sudo apt-get -qq update || echo "apt-get update failed; trying to install all the same." >&2
+    log=$(mktemp)
     # shellcheck disable=SC2086
-    if ! $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages </dev/null; then
+    if ! $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages \
+        </dev/null >"$log" 2>&1; then
+        cat "$log" >&2
+        rm -f "$log"
         echo "apt-get could not install:$packages" >&2
         exit 1
     fi
+    rm -f "$log"
     find_missing
     if [ -n "$packages" ]; then
         echo "Still missing after the installation:$what" >&2
