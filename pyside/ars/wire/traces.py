@@ -1,0 +1,141 @@
+"""TRACES: finished traces in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ars import _native as native
+from ars._native import DTYPES, FailureKind, Message, SiteKind
+from ars.columns import Columns
+from ars.wire.frames import HEADER, Array, Bytes, expect, refuse
+from ars.wire.sites import SiteTable
+
+_TRACE_COLUMNS = ("trace", "sample", "values", "values", "loop", None, "failure")
+_COLUMN_NAMES = ("traces", "samples", "observes", "results", "loops", "values", "failures")
+
+
+def decode_traces(frames: Sequence[Bytes], sites: SiteTable, first_trace: int = 0, n_traces: int = 1 << 62) -> Columns:
+    """The columns, copied out of the frames and consistent with each other.
+
+    Traces outside [first_trace, first_trace + n_traces) are refused."""
+    kind = Message.TRACES
+    if not frames:
+        refuse(kind, "no frames")
+    header = expect(frames[0], kind)
+    if header.size != HEADER.itemsize:
+        refuse(kind, f"a header frame of {header.size} bytes, must be {HEADER.itemsize}")
+    if len(frames) != 1 + len(_COLUMN_NAMES):
+        refuse(kind, f"{len(frames)} frames, must be {1 + len(_COLUMN_NAMES)}")
+    columns: list[Array] = []
+    for frame, name, layout in zip(frames[1:], _COLUMN_NAMES, _TRACE_COLUMNS, strict=True):
+        dtype = DTYPES[layout] if layout else np.dtype("<f8")
+        if len(frame) > native.MAX_MESSAGE or len(frame) % dtype.itemsize:
+            refuse(kind, f"{name}: {len(frame)} bytes, must be a multiple of {dtype.itemsize} and within the limit")
+        columns.append(np.frombuffer(frame, dtype=dtype).copy())
+    out = Columns(*columns)
+    if header.count < 1 or out.traces.size != header.count:
+        refuse(kind, f"count {header.count}, but the traces column has {out.traces.size}")
+    _check_traces(out, first_trace, n_traces)
+    _check_counts(out)
+    _check_items(out, sites)
+    _check_loops(out, sites)
+    _check_failures(out)
+    return out
+
+
+def _log_values(column: str, array: Array, *fields: str) -> None:
+    """Logs of densities or ratios: -inf is an outcome (a value outside the prior's support), NaN and +inf are not."""
+    for field in fields:
+        if np.isnan(array[field]).any() or (array[field] == np.inf).any():
+            refuse(Message.TRACES, f"{column}: {field} is NaN or +inf")
+
+
+def _check_traces(out: Columns, first_trace: int, n_traces: int) -> None:
+    kind = Message.TRACES
+    numbers = out.traces["trace"]
+    if int(numbers.min()) < first_trace or int(numbers.max()) - first_trace >= n_traces:
+        refuse(kind, f"traces: trace {int(numbers.max())} is outside the run")
+    if np.unique(numbers).size != numbers.size:
+        refuse(kind, "traces: a trace comes twice")
+    if out.traces["reserved"].any():
+        refuse(kind, "traces: reserved is not 0")
+    if int(out.traces["failure"].max()) > max(FailureKind):
+        refuse(kind, f"traces: failure {int(out.traces['failure'].max())} is unknown")
+    complete = out.traces[out.traces["failure"] == 0]
+    _log_values("traces", complete, "log_likelihood", "log_ratio_accepted", "log_ratio_all")
+
+
+def _check_counts(out: Columns) -> None:
+    columns = {"samples": out.samples, "observes": out.observes, "results": out.results, "loops": out.loops}
+    failed = out.traces["failure"] != 0
+    for name, column in {**columns, "values": out.values}.items():
+        counts = out.traces[f"n_{name}"].astype(np.int64)
+        if int(counts.sum()) != column.size:
+            refuse(Message.TRACES, f"{name}: the traces' counts add up to {int(counts.sum())}, not {column.size}")
+        if counts[failed].any():
+            refuse(Message.TRACES, f"{name}: a failed trace has some")
+    owned = np.zeros(out.traces.size, dtype=np.int64)
+    for name, column, field in (
+        ("observes", out.observes, "n"),
+        ("results", out.results, "n"),
+        ("samples", out.samples, "n_params"),
+    ):
+        owner = np.repeat(np.arange(out.traces.size), out.traces[f"n_{name}"])
+        owned += np.bincount(owner, weights=column[field], minlength=out.traces.size).astype(np.int64)
+    if (owned != out.traces["n_values"]).any():
+        refuse(Message.TRACES, "values: n_values differs from what the trace's items say they have")
+
+
+def _check_items(out: Columns, sites: SiteTable) -> None:
+    kind = Message.TRACES
+    sites.check(kind, "samples", out.samples["site"], SiteKind.SAMPLE)
+    sites.check(kind, "observes", out.observes["site"], SiteKind.OBSERVE)
+    sites.check(kind, "results", out.results["site"], SiteKind.RESULT)
+    _log_values("samples", out.samples, "log_p")
+    for field in ("value", "log_q"):
+        if not np.isfinite(out.samples[field]).all():
+            refuse(kind, f"samples: {field} is not finite")
+    if out.samples.size:
+        announced = sites.dists(out.samples["site"])
+        if (announced != out.samples["prior"]).any():
+            refuse(kind, "samples: a prior's kind is not the one that its site was announced with")
+    _log_values("observes", out.observes, "log_p")
+    _log_values("results", out.results, "log_p")
+    if np.isnan(out.values).any():
+        refuse(kind, "values: a value is NaN")
+    n_loops = np.repeat(out.traces["n_loops"].astype(np.int64), out.traces["n_samples"])
+    if ((out.samples["loop"] < -1) | (out.samples["loop"] >= n_loops)).any():
+        refuse(kind, "samples: loop is not the index of a loop of its trace")
+
+
+def _check_loops(out: Columns, sites: SiteTable) -> None:
+    kind = Message.TRACES
+    loops = out.loops
+    sites.check(kind, "loops", loops["site"], SiteKind.LOOP)
+    counts = out.traces["n_loops"].astype(np.int64)
+    index = np.arange(loops.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    n_loops = np.repeat(counts, counts)
+    parent = loops["parent"]
+    if ((parent < -1) | (parent >= n_loops) | (parent == index)).any():
+        refuse(kind, "loops: parent is not the index of another loop of its trace")
+    if (loops["tries"] < 1).any():
+        refuse(kind, "loops: tries is 0")
+    if (loops["accepted_q"] > loops["tries_q"]).any():
+        refuse(kind, "loops: accepted_q is above tries_q")
+    if (loops["tries_p"] < loops["runs_p"]).any():
+        refuse(kind, "loops: tries_p is below runs_p")
+    _log_values("loops", loops, "log_ratio_rejected")
+    if np.isnan(loops["s_pq_sum"]).any() or (loops["s_pq_sum"] < 0).any():
+        refuse(kind, "loops: s_pq_sum is negative or NaN")
+
+
+def _check_failures(out: Columns) -> None:
+    failed = out.traces[out.traces["failure"] != 0]
+    if out.failures.size != failed.size:
+        refuse(Message.TRACES, f"failures: {out.failures.size} records for {failed.size} failed traces")
+    if (out.failures["trace"] != failed["trace"]).any() or (out.failures["kind"] != failed["failure"]).any():
+        refuse(Message.TRACES, "failures: a record's trace or kind differs from the traces column")
+    if out.failures.size and out.failures.view(np.uint8).reshape(out.failures.size, -1)[:, -1].any():
+        refuse(Message.TRACES, "failures: a text has no terminating zero")
