@@ -2,7 +2,7 @@
 # setup.sh build|test: makes sure that this machine has what the Makefile needs, and installs what is missing with
 # apt-get. Prints nothing and changes nothing when all is there.
 #   build   compilers, CMake, libzmq, Python with venv and headers
-#   test    the above, and Clang and clang-format
+#   test    the above, and Clang with its AddressSanitizer, and clang-format
 set -eu
 purpose=${1:-build}
 PYTHON=${PYTHON:-python3}
@@ -15,6 +15,10 @@ missing() { # missing PACKAGE DESCRIPTION
 }
 have() { command -v "$1" >/dev/null 2>&1; }
 python_has() { "$PYTHON" -c "$1" >/dev/null 2>&1; }
+clang_has_asan() {
+    for file in "$(clang -print-resource-dir)"/lib/*/libclang_rt.asan*.a; do [ -e "$file" ] && return; done
+    return 1
+}
 
 find_missing() {
     packages='' what=''
@@ -39,7 +43,12 @@ find_missing() {
             missing python3-dev 'the headers of Python'
     fi
     if [ "$purpose" = test ]; then
-        have clang || missing clang 'Clang'
+        if ! have clang; then
+            missing clang 'Clang'
+            missing libclang-rt-dev "Clang's AddressSanitizer"
+        elif ! clang_has_asan; then
+            missing libclang-rt-dev "Clang's AddressSanitizer"
+        fi
         have clang-format || missing clang-format 'clang-format'
     fi
 }
