@@ -311,8 +311,13 @@ class ProposalNetwork(nn.Module):
 
     def advance(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One step for n rows: x [n, I], state of n rows -> what propose() needs [n, output_dim], and new states."""
-        h, state = self.lstm(x.unsqueeze(0), state)
-        return torch.cat([h.squeeze(0), x], dim=-1), state
+        # Cell by cell: for one step nn.LSTM would spend most of its time on rearranging the weights.
+        below, new_h, new_c = x, [], []
+        for h, c, weights in zip(state[0], state[1], self.lstm.all_weights, strict=True):
+            below, c = torch.lstm_cell(below, (h, c), *weights)
+            new_h.append(below)
+            new_c.append(c)
+        return torch.cat([below, x], dim=-1), (torch.stack(new_h), torch.stack(new_c))
 
     def sequence(self, x: Tensor) -> Tensor:
         """All steps of B traces, from the start: x [T, B, I] -> [T, B, output_dim]."""
