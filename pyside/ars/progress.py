@@ -41,9 +41,18 @@ class StreamProgress:
     """Writes to a stream: redraws one line if it is a terminal, else a new line every few seconds."""
 
     def __init__(
-        self, stream: TextIO, *, label: str = "traces", clock: Callable[[], float] = time.monotonic, every: float = 5.0
+        self,
+        stream: TextIO,
+        *,
+        label: str = "traces",
+        clock: Callable[[], float] = time.monotonic,
+        every: float = 5.0,
+        begun: int = 0,
     ) -> None:
+        """``begun``: how many were done before, which do not count for the speed."""
         self._stream = stream
+        self._begun = begun
+        self._note = ""
         self._label = label
         self._clock = clock
         self._terminal = stream.isatty()
@@ -60,6 +69,10 @@ class StreamProgress:
         if self._clock() - self._shown >= self._every:
             self._show()
 
+    def note(self, text: str) -> None:
+        """Something to show with the numbers from now on."""
+        self._note = f", {text}" if text else ""
+
     def close(self) -> None:
         """Shows the last state, if it was not shown, and ends the line."""
         if self._stale:
@@ -74,9 +87,9 @@ class StreamProgress:
         done, total = self._latest
         now = self._clock()
         elapsed = max(now - self._started, 1e-9)
-        rate = done / elapsed
-        left = _span((total - done) / rate) if done else "?"
-        text = f"{done:,}/{total:,} {self._label}, {rate:,.0f}/s, {_span(elapsed)} gone, {left} left"
+        rate = (done - self._begun) / elapsed
+        left = _span((total - done) / rate) if rate > 0 else "?"
+        text = f"{done:,}/{total:,} {self._label}, {rate:,.0f}/s, {_span(elapsed)} gone, {left} left{self._note}"
         if self._terminal:
             full = _BAR * done // max(total, 1)
             text = f"[{'#' * full}{' ' * (_BAR - full)}] {text}"

@@ -24,7 +24,7 @@ from ars.launch import Family
 from ars.proposers import Proposer
 from ars.wire import Done, Hello, RunConfig, SiteTable, StepBatch
 
-__all__ = ["RunSummary", "Session"]
+__all__ = ["Interrupts", "RunSummary", "Session"]
 
 _log = logging.getLogger("ars.session")
 
@@ -140,17 +140,19 @@ class Session:
         config: RunConfig,
         proposer: Proposer,
         on_columns: Callable[[Columns], bool],
+        stop: threading.Event | None = None,
     ) -> RunSummary:
-        """One run, to its DONE. ``on_columns`` gets finished traces as they come and returns True to stop the run."""
+        """One run, to its DONE. ``on_columns`` gets finished traces as they come and returns True to stop the run;
+        another thread stops it with ``stop``."""
         if self.closed:
             raise HostLostError("this session is closed")
         self._run += 1
         sent, received = self._sent, self._received
-        conversation = _Conversation(self, config, proposer, on_columns)
+        conversation = _Conversation(self, config, proposer, on_columns, stop)
         started = time.monotonic()
         try:
             self._send(wire.encode_run(config, self._run))
-            with _Interrupts() as interrupts:
+            with Interrupts() as interrupts:
                 done = conversation.converse(interrupts)
         except KeyboardInterrupt as interrupt:
             self._cancel(conversation)
@@ -281,7 +283,7 @@ class Session:
             self._context.destroy(linger=0)
 
 
-class _Interrupts:
+class Interrupts:
     """Ctrl-C during a run waits until nothing is in our hands, so that no finished trace is lost to it.
 
     Only in the main thread, and only where Python's own handler is in place. A second Ctrl-C does not wait.
@@ -291,7 +293,7 @@ class _Interrupts:
         self._requested = False
         self._installed = False
 
-    def __enter__(self) -> _Interrupts:
+    def __enter__(self) -> Interrupts:
         in_main = threading.current_thread() is threading.main_thread()
         if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._on_signal)
@@ -316,23 +318,31 @@ class _Conversation:
     """One run: what has come in, and what is still to come."""
 
     def __init__(
-        self, session: Session, config: RunConfig, proposer: Proposer, on_columns: Callable[[Columns], bool]
+        self,
+        session: Session,
+        config: RunConfig,
+        proposer: Proposer,
+        on_columns: Callable[[Columns], bool],
+        stop: threading.Event | None = None,
     ) -> None:
         self._session = session
         self._config = config
         self._proposer = proposer
         self._on_columns = on_columns
+        self._stop = stop
         self._seen = np.zeros(config.n_traces, dtype=np.bool_)
         self._silence = 30.0 + 10.0 * config.trace_timeout if config.trace_timeout else float("inf")
         self._cancelled = False
         self.steps_messages = 0
         self.requests = 0
 
-    def converse(self, interrupts: _Interrupts) -> Done:
+    def converse(self, interrupts: Interrupts) -> Done:
         """Answers requests until the host is done."""
         heard = time.monotonic()
         while True:
             interrupts.check()
+            if self._stop is not None and self._stop.is_set():
+                return self.cancel()
             inbox = self._session._inbox(self._config, _POLL_MS)
             now = time.monotonic()
             wants_stop = self._keep(inbox)

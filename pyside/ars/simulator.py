@@ -23,7 +23,7 @@ from ars.columns import Columns, Site, concatenate, sort_by_trace
 from ars.errors import ArsError, BiasWarning, ObservationError, RunInterrupted, TraceFailure
 from ars.failures import Failure, describe, failures_of
 from ars.posterior import Posterior, RunInfo, Traces
-from ars.progress import Progress, make_progress
+from ars.progress import NoProgress, Progress, make_progress
 from ars.proposers import HandProposer, PriorProposer, Proposal, Proposer
 from ars.session import RunSummary, Session
 from ars.wire import RunConfig
@@ -266,6 +266,27 @@ class Simulator:
             return Posterior(columns, sites, run=info, stats=summary.stats() if summary else {}, observed=data)
 
         return self._run(config, proposer, on_failure, make_progress(progress), result)
+
+    def _prior_chunk(
+        self,
+        seed: int,
+        first_trace: int,
+        n: int,
+        *,
+        on_failure: OnFailure = "raise",
+        stop: threading.Event | None = None,
+    ) -> tuple[Columns, tuple[Site, ...]]:
+        """Traces first_trace .. first_trace + n - 1 of the prior run with this seed, in order, with the parameters of
+        their priors: what a network is trained on. Fewer come back if another thread sets ``stop``."""
+        flags = RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS
+        config = self._config(seed, n, flags)._replace(first_trace=first_trace)
+        recorder = _Recorder(n, on_failure, NoProgress())
+        with self._exclusively():
+            session = self._ready()
+            session.run(config, PriorProposer(), recorder.take, stop)
+            if failure := recorder.error():
+                raise failure
+            return recorder.columns(), session.known_sites
 
     def _config(
         self,

@@ -1,0 +1,64 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from ars.errors import ArsError
+
+__all__ = ["Bytes", "StorageError", "write_whole"]
+
+Bytes = bytes | bytearray | memoryview
+
+
+class StorageError(ArsError):
+    """A file could not be written, or holds something else than it should."""
+
+
+def write_whole(path: str | os.PathLike[str], parts: Iterable[Bytes]) -> None:
+    """Writes a file under another name, makes sure that it is on the disk, then gives it its name.
+
+    Whoever reads the path finds the old file or the new one, also after a crash. If writing fails, the old file is as
+    it was and nothing half-written remains.
+    """
+    target = Path(path)
+    temporary = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+        os.replace(temporary, target)
+        temporary = None
+        _sync_directory(target.parent)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        what = "the disk is full" if full else error.strerror or str(error)
+        raise StorageError(f"{target} could not be written: {what}. What was there before is unchanged") from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _sync_directory(directory: Path) -> None:
+    """So that the new name survives a crash too."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
