@@ -15,13 +15,18 @@
  * Before you begin:
  *  - One thread. libars forks the simulator in the middle of its loops; a process with a second thread is refused with
  *    a clear error.
- *  - Every loop is left through rs_end(). Leaving it by return, exception or longjmp is an error that names the loop.
+ *  - Every loop is left through rs_end(). Leaving it by return, exception or longjmp is an error that names the loop. One
+ *    way out cannot be told from a retry: break without rs_end, when the same call of the function then enters the same
+ *    loop again and does end it. So write rs_end before every break.
  *  - Nothing is observed (ars_observe, ars_factor) inside a loop.
  *  - A try of a loop must not depend on the tries before it: the loop's acceptance probability is a function of the
  *    state at its entry.
+ *  - An array of variable length is declared after rs_start, or outside the function that holds the loop: declared before
+ *    rs_start in a block that is entered again, GCC keeps its memory until the function returns, and Clang takes the
+ *    mark of the loop away with it, which is reported as a loop that was left.
  *  - Guard side effects inside loops (files, printing) with ars_in_continuation().
  *  - An error in the simulator's use of this interface ends the trace with a named failure under a controller; started
- *    alone, it is written to stderr and the program aborts, as a failed assert does.
+ *    alone, it is written to stderr and the program aborts, as a failed assert does (loop marks do nothing then).
  */
 #ifndef ARS_H
 #define ARS_H
@@ -117,7 +122,7 @@ ARS_API const char *ars_strerror(int code);
  * functions; an unnamed one is called file:function#order. Also rs_start() and rs_end(), unless ARS_NO_SHORT_NAMES is
  * defined. */
 #define ars_rs_start(...) ARS__RS_START("" __VA_ARGS__)
-#define ars_rs_end() ars__rs_end(__builtin_frame_address(0))
+#define ars_rs_end() ars__rs_end(__builtin_frame_address(0), __FILE__, __func__)
 
 #ifndef ARS_NO_SHORT_NAMES
 #define rs_start(...) ars_rs_start(__VA_ARGS__)
@@ -140,23 +145,23 @@ typedef struct ars__site {
 
 ARS_API void ars__register_sites(ars__site *const *begin, ars__site *const *end);
 
-/* True on entry into a loop whose function activation carries no mark yet; the macro then leaves the mark. */
+/* True on entry into a loop whose function activation carries no mark yet; the macro then gives one. */
 ARS_API bool ars__rs_start(ars__site *site, void *frame, const void *pin);
-ARS_API void ars__rs_end(void *frame);
+ARS_API void ars__rs_mark(void *mark);
+ARS_API void ars__rs_end(void *frame, const char *file, const char *func);
 
-/* Loop identity is (site, frame). Three things in this macro keep the optimiser from blurring it:
+/* Loop identity is (site, frame). Four things in this macro keep the optimiser from blurring it:
  *  - &&ars__pin: a function whose label's address escapes cannot be inlined by Clang, and one that calls alloca cannot
  *    be inlined by GCC; so a recursive function keeps one frame per activation.
+ *  - its value: GCC does inline an always_inline function, and every inlined copy has its own label, while the copies
+ *    that peeling and unrolling make share one.
  *  - the record is a static object, so copies of the call (peeling, unrolling, cloning) share it.
- *  - the alloca of a first entry moves the stack pointer of this activation for good. A retry is seen at the moved
- *    pointer, a fresh activation that happens to sit at the same frame address is not: that is how a loop left by
- *    return and entered again is told from a retry. */
+ *  - the alloca of a first entry lives as long as the activation and holds a number that no other has. A retry finds it
+ *    where it was; a fresh activation that happens to sit at the same frame address does not: that is how a loop left
+ *    by return and entered again is told from a retry. */
 #define ARS__RS_CALL(site)                                                                                             \
     ars__pin:                                                                                                          \
-    if (ars__rs_start((site), __builtin_frame_address(0), &&ars__pin)) {                                               \
-        void *volatile ars__mark = __builtin_alloca(32);                                                               \
-        (void)ars__mark;                                                                                               \
-    }                                                                                                                  \
+    if (ars__rs_start((site), __builtin_frame_address(0), &&ars__pin)) ars__rs_mark(__builtin_alloca(32));             \
     (void)0;
 
 #ifdef __cplusplus

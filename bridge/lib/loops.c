@@ -1,8 +1,8 @@
 /* loops.c: the stack of open rejection loops, and what rs_start and rs_end do to it.
  *
  * Loop identity is the rs_start record and the caller's frame. With the stack growing down:
- *   same record, same frame, stack pointer moved      a retry
- *   same record, same frame, stack pointer fresh      the loop was left and its function called again: an error
+ *   same record, same frame, mark in place            a retry
+ *   same record, same frame, no mark                  the loop was left and its function called again: an error
  *   deeper frame, or another record in this frame     a loop within the innermost open one
  *   shallower frame                                   the innermost open loop was left: an error
  * See ARS__RS_CALL in ars.h for what keeps the optimiser out of this. */
@@ -13,16 +13,23 @@
 
 #include "process.h"
 
+/* Activations that carry a mark already, so that a loop in a long-lived function makes one only once. */
+struct marked {
+    const ars__site *site;
+    const char *frame;
+    struct ars__mark_of_activation mark;
+};
+static struct marked *marked;
+static size_t n_marked, marked_room;
+static uint64_t last_number;
+
 /* The alloca in the macro moves the stack pointer by at least this. */
 enum { MOVED_BY = 16 };
 
-/* Activations that carry a moved stack pointer already, so that a loop in a long-lived function moves it once. */
-struct moved {
-    const ars__site *site;
-    const char *frame, *pointer;
-};
-static struct moved *moved;
-static size_t n_moved, moved_room;
+/* Whether the mark is still allocated and untouched. What lies where it was is not enough: that may be a leftover. */
+static bool in_place(const struct ars__mark_of_activation *mark, const char *pointer) {
+    return mark->at && pointer <= mark->below && *(const volatile uint64_t *)mark->at == mark->number;
+}
 
 _Noreturn static void fail_left(const struct ars__loop *loop, const char *how) {
     char name[200];
@@ -48,28 +55,31 @@ void ars__loops_reset(void) {
     if (top) fail_left(top, "it was still open when the trace ended");
 }
 
-/* Forgets activations deeper than this frame: they have returned. */
-static bool is_moved(const ars__site *site, const char *frame, const char *pointer, const char **at) {
-    while (n_moved && moved[n_moved - 1].frame < frame) n_moved--;
-    for (size_t i = n_moved; i-- > 0 && moved[i].frame == frame;) {
-        if (moved[i].site != site) continue;
-        if (pointer <= moved[i].pointer) {
-            *at = moved[i].pointer;
-            return true;
-        }
-        moved[i].pointer = *at = pointer - MOVED_BY;
-        return false;
-    }
-    if (n_moved == moved_room) {
-        size_t room = moved_room ? 2 * moved_room : 32;
-        struct moved *grown = realloc(moved, room * sizeof *moved);
+/* The entry of this activation, which is the last one. Forgets activations deeper than this frame: they have returned. */
+static struct marked *marked_at(const ars__site *site, const char *frame) {
+    while (n_marked && marked[n_marked - 1].frame < frame) n_marked--;
+    for (size_t i = n_marked; i-- > 0 && marked[i].frame == frame;)
+        if (marked[i].site == site) return &marked[i];
+    if (n_marked == marked_room) {
+        size_t room = marked_room ? 2 * marked_room : 32;
+        struct marked *grown = realloc(marked, room * sizeof *marked);
         if (!grown) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the table of loops");
-        moved = grown;
-        moved_room = room;
+        marked = grown;
+        marked_room = room;
     }
-    *at = pointer - MOVED_BY;
-    moved[n_moved++] = (struct moved){site, frame, *at};
-    return false;
+    marked[n_marked] = (struct marked){.site = site, .frame = frame};
+    return &marked[n_marked++];
+}
+
+/* The macro calls this right after an entry that found no mark in place. */
+void ars__rs_mark(void *memory) {
+    struct ars__loop *top = ars__top(&ars__me.loops);
+    uint64_t *at = memory;
+    *at = ++last_number;
+    top->mark.at = at;
+    top->mark.number = last_number;
+    top->mark.settled = __builtin_frame_address(0);
+    marked_at(top->site, top->frame)->mark = top->mark;
 }
 
 static struct ars__loop *push(void) {
@@ -100,7 +110,7 @@ static void give_cache(struct ars__loop *loop) {
     loop->first->request_size = 0;
 }
 
-static bool enter(ars__site *site, const char *frame, const char *pointer) {
+static bool enter(ars__site *site, const char *frame, const char *pointer, const void *pin) {
     struct ars__trace *t = &ars__me.trace;
     const struct ars__loop *outer = ars__top(&ars__me.loops);
     int32_t parent = outer ? outer->record : -1;
@@ -110,11 +120,15 @@ static bool enter(ars__site *site, const char *frame, const char *pointer) {
     loop->tries = 1;
     loop->slot = ARS__NO_SLOT;
     loop->snapshot = 0;
-    bool was_moved = is_moved(site, frame, pointer, &loop->moved);
+    loop->pin = pin;
+    loop->mark = marked_at(site, frame)->mark;
+    /* Elsewhere than settled, what looks like the mark may be a leftover in an array of variable length. */
+    bool fresh = pointer != loop->mark.settled || !in_place(&loop->mark, pointer);
+    if (fresh) loop->mark = (struct ars__mark_of_activation){.below = pointer - MOVED_BY};
     if (ars__me.role == ARS__RUN_P) {
         loop->record = -1;
         ars__me.loops.depth++;
-        return !was_moved;
+        return fresh;
     }
     char name[ARS_WIRE_MAX_NAME + 1];
     ars__loop_name(site, name, sizeof name);
@@ -134,7 +148,7 @@ static bool enter(ars__site *site, const char *frame, const char *pointer) {
         ars__snapshot_at_entry(loop);
     else
         give_cache(loop);
-    return !was_moved;
+    return fresh;
 }
 
 /* Everything that the rejected try drew vanishes; the sum of its log p/q stays. */
@@ -162,7 +176,6 @@ static void retry(struct ars__loop *loop) {
 }
 
 bool ars__rs_start(ars__site *site, void *frame_address, const void *pin) {
-    (void)pin; /* its being an argument is all that is wanted of it */
     if (ars__me.role == ARS__ALONE) return false;
     const char *frame = frame_address, *pointer = __builtin_frame_address(0);
     int kept = errno;
@@ -176,7 +189,8 @@ bool ars__rs_start(ars__site *site, void *frame_address, const void *pin) {
     }
     struct ars__loop *top = ars__top(&ars__me.loops);
     if (top && top->site == site && top->frame == frame) {
-        if (pointer > top->moved) fail_left(top, "its function was called again");
+        if (pin != top->pin || !in_place(&top->mark, pointer))
+            fail_left(top, "its function was called again, or an array of variable length stands before rs_start");
         retry(top);
         errno = kept;
         return false;
@@ -185,17 +199,22 @@ bool ars__rs_start(ars__site *site, void *frame_address, const void *pin) {
     for (size_t i = 0; i < ars__me.loops.depth; i++)
         if (ars__me.loops.at[i].site == site && ars__me.loops.at[i].frame == frame)
             fail_left(top, "a loop around it was tried again");
-    bool fresh = enter(site, frame, pointer);
+    bool fresh = enter(site, frame, pointer, pin);
     errno = kept;
     return fresh;
 }
 
-void ars__rs_end(void *frame) {
+void ars__rs_end(void *frame, const char *file, const char *func) {
     if (ars__me.role == ARS__ALONE) return;
     struct ars__loop *top = ars__top(&ars__me.loops);
-    if (!top)
-        ars__fail(ARS_FAIL_RS_END, 0,
-                  "rs_end was called, but no loop is open: call rs_start at the top of the loop, on every try");
+    if (!top) {
+        const char *slash = strrchr(file, '/');
+        ars__fail(
+            ARS_FAIL_RS_END, 0,
+            "rs_end was called in %.80s:%.80s, but no loop is open: call rs_start at the top of the loop, on every "
+            "try",
+            slash ? slash + 1 : file, func);
+    }
     if ((char *)frame > top->frame) fail_left(top, "rs_end of a loop around it was called");
     if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_accepted(top);
     ars__me.loops.depth--;

@@ -67,11 +67,20 @@ static inline size_t ars__n_loops(const struct ars__trace *t) {
 
 /* ---- loops (loops.c) --------------------------------------------------------------------------------------------- */
 
+/* Memory in the frame of the function that holds a loop, with a number that no other activation has. */
+struct ars__mark_of_activation {
+    const uint64_t *at; /* NULL: none */
+    uint64_t number;
+    const char *below;   /* making it has moved the stack pointer here or further down */
+    const char *settled; /* where the stack pointer was then */
+};
+
 struct ars__loop {
     ars__site *site;
     const char *frame;
-    const char *moved; /* the stack pointer of a retry is at or below this */
-    uint32_t address;  /* site id; unused under p */
+    const void *pin; /* which inlined copy of the loop */
+    struct ars__mark_of_activation mark;
+    uint32_t address; /* site id; unused under p */
     uint32_t slot;
     pid_t snapshot; /* 0: none */
     int32_t record; /* index among the trace's loops */

@@ -21,13 +21,13 @@
 
 enum {
     ARS__MAX_WORKERS = 256,
-    ARS__MAX_SNAPSHOTS = 1024,       /* per worker */
+    ARS__MAX_SNAPSHOTS = 1024, /* per worker */
     ARS__MAX_CHANNELS = 65536,
-    ARS__RING_BYTES = 1 << 20,       /* per worker; a power of two */
-    ARS__NAME_BYTES = 8 << 20,       /* all site addresses together */
-    ARS__DATA_BYTES = 64 << 20,      /* the observed data of a run; pages exist once touched */
-    ARS__MAX_RECORD = 64 << 20,      /* one trace */
-    ARS__EXIT_FAILED = 86            /* a process of ours that has reported its failure */
+    ARS__RING_BYTES = 1 << 20,  /* per worker; a power of two */
+    ARS__NAME_BYTES = 8 << 20,  /* all site addresses together */
+    ARS__DATA_BYTES = 64 << 20, /* the observed data of a run; pages exist once touched */
+    ARS__MAX_RECORD = 64 << 20, /* one trace */
+    ARS__EXIT_FAILED = 86       /* a process of ours that has reported its failure */
 };
 
 /* ---- mailboxes --------------------------------------------------------------------------------------------------- */
@@ -60,8 +60,8 @@ struct ars__worker {
     struct ars__channel channel;
     _Alignas(64) _Atomic uint32_t order_number; /* futex; host */
     uint32_t reserved;
-    uint64_t order_first; /* host */
-    uint64_t order_count; /* host */
+    uint64_t order_first;                      /* host */
+    uint64_t order_count;                      /* host */
     _Alignas(64) _Atomic uint32_t order_taken; /* worker: the last order begun */
     _Atomic uint32_t order_done;               /* worker: the last order finished; the host gives the next one then */
     _Atomic uint64_t current_trace;            /* worker */
@@ -107,7 +107,7 @@ struct ars__first {
 };
 
 struct ars__snapshot {
-    struct ars__channel channel; /* of its current continuation */
+    struct ars__channel channel;         /* of its current continuation */
     _Alignas(64) _Atomic uint32_t order; /* futex */
     _Atomic uint32_t status;             /* futex: a worker in want of a free slot sleeps on it */
     uint32_t want_tries_q;               /* host, before GO */
@@ -119,7 +119,7 @@ struct ars__snapshot {
     uint64_t tries_p;
     double s_pq_sum;
     uint32_t forks;
-    uint32_t reserved;
+    uint32_t left; /* the present continuation has ended as it should: its exit code alone could be the simulator's */
     struct ars_wire_failure failure;
     struct ars__first first;
 };
@@ -131,7 +131,7 @@ struct ars__site_entry {
     uint16_t kind;
     uint16_t dist;
     uint32_t name_size;
-    uint32_t name_at; /* in the names area */
+    uint32_t name_at;              /* in the names area */
     _Atomic uint32_t always_prior; /* the low half of the number of the run in which the controller said so */
 };
 

@@ -41,7 +41,10 @@ void ars__continuation_rejected(struct ars__loop *root) {
         return;
     }
     s->s_pq_sum += exp(2 * root->try_ratio);
-    if (++s->tries_q == s->want_tries_q) _exit(ARS__EXIT_LEFT);
+    if (++s->tries_q == s->want_tries_q) {
+        s->left = 1;
+        _exit(ARS__EXIT_LEFT);
+    }
 }
 
 _Noreturn void ars__continuation_accepted(struct ars__loop *root) {
@@ -54,6 +57,7 @@ _Noreturn void ars__continuation_accepted(struct ars__loop *root) {
         s->tries_q++;
         s->accepted_q++;
     }
+    s->left = 1;
     _exit(ARS__EXIT_LEFT);
 }
 
@@ -87,7 +91,7 @@ static void describe_end(struct ars_wire_failure *f, int status, const char *wha
 /* Returns true in the continuation, false in the snapshot when the continuation has ended well. */
 static bool continue_once(enum ars__role role, uint32_t number) {
     struct ars__snapshot *s = ars__me.snapshot;
-    uint64_t before = s->tries_q + s->runs_p;
+    s->left = 0;
     pid_t pid = ars__fork(role);
     if (pid == 0) {
         take_stream(role == ARS__RUN_P, number);
@@ -99,9 +103,7 @@ static bool continue_once(enum ars__role role, uint32_t number) {
     s->forks++;
     int status;
     ars__reap(pid, &status);
-    bool left = status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == ARS__EXIT_LEFT;
-    if (status == -1) left = s->tries_q + s->runs_p > before && s->failure.kind == ARS_OK;
-    if (left) return false;
+    if (s->left) return false;
     if (!(status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == ARS__EXIT_FAILED && s->failure.kind)) {
         char name[200];
         ars__loop_name(ars__top(&ars__me.loops)->site, name, sizeof name);

@@ -13,27 +13,27 @@ enum ars_wire_limits {
     ARS_WIRE_VERSION = 1,        /* the version we speak */
     ARS_WIRE_VERSION_MIN = 1,    /* the oldest we accept */
     ARS_WIRE_MAX_MESSAGE = 268435456,
-    ARS_WIRE_MAX_NAME = 1024,       /* bytes of a site's address, without a terminating zero */
+    ARS_WIRE_MAX_NAME = 1024, /* bytes of a site's address, without a terminating zero */
     ARS_WIRE_MAX_SITES = 65536,
     ARS_WIRE_MAX_CATEGORIES = 512,
     ARS_WIRE_MAX_COMPONENTS = 64,
     ARS_WIRE_MAX_TOLD = 128,
-    ARS_WIRE_MAX_STEP = 8192,       /* bytes of one step request or reply, header included */
-    ARS_WIRE_TEXT = 512             /* bytes of a failure's text, terminating zero included */
+    ARS_WIRE_MAX_STEP = 8192, /* bytes of one step request or reply, header included */
+    ARS_WIRE_TEXT = 512       /* bytes of a failure's text, terminating zero included */
 };
 
 enum ars_message {
-    ARS_MSG_HELLO = 1,    /* host -> controller, first */
-    ARS_MSG_WELCOME = 2,  /* controller -> host */
-    ARS_MSG_RUN = 3,      /* controller -> host: a run begins */
-    ARS_MSG_SITES = 4,    /* host -> controller: names of new sites */
-    ARS_MSG_STEPS = 5,    /* host -> controller: requests for proposals, many at once */
-    ARS_MSG_REPLIES = 6,  /* controller -> host: the proposals */
-    ARS_MSG_TRACES = 7,   /* host -> controller: finished traces, in columns */
-    ARS_MSG_DONE = 8,     /* host -> controller: the run is over, with its counters */
-    ARS_MSG_CANCEL = 9,   /* controller -> host: stop the run; answered by DONE */
-    ARS_MSG_QUIT = 10,    /* controller -> host: end the family and exit */
-    ARS_MSG_ERROR = 11    /* either way: the sender gives up, with the reason as text */
+    ARS_MSG_HELLO = 1,   /* host -> controller, first */
+    ARS_MSG_WELCOME = 2, /* controller -> host */
+    ARS_MSG_RUN = 3,     /* controller -> host: a run begins */
+    ARS_MSG_SITES = 4,   /* host -> controller: names of new sites */
+    ARS_MSG_STEPS = 5,   /* host -> controller: requests for proposals, many at once */
+    ARS_MSG_REPLIES = 6, /* controller -> host: the proposals */
+    ARS_MSG_TRACES = 7,  /* host -> controller: finished traces, in columns */
+    ARS_MSG_DONE = 8,    /* host -> controller: the run is over, with its counters */
+    ARS_MSG_CANCEL = 9,  /* controller -> host: stop the run; answered by DONE */
+    ARS_MSG_QUIT = 10,   /* controller -> host: end the family and exit */
+    ARS_MSG_ERROR = 11   /* either way: the sender gives up, with the reason as text */
 };
 
 /* Every message is one ZeroMQ frame that starts with this header, except TRACES, whose header frame is followed by its
@@ -65,11 +65,11 @@ struct ars_wire_welcome {
 };
 
 enum ars_run_flags {
-    ARS_RUN_POSTERIOR = 1,      /* data is given; without it observations are simulated */
-    ARS_RUN_PROPOSE_PRIOR = 2,  /* never ask: the prior proposes everywhere */
-    ARS_RUN_LOOPS_PRIOR = 4,    /* inside loops the prior proposes */
-    ARS_RUN_ESTIMATE = 8,       /* snapshots and continuations */
-    ARS_RUN_RECORD_PRIORS = 16  /* send the parameters of every prior with the samples */
+    ARS_RUN_POSTERIOR = 1,     /* data is given; without it observations are simulated */
+    ARS_RUN_PROPOSE_PRIOR = 2, /* never ask: the prior proposes everywhere */
+    ARS_RUN_LOOPS_PRIOR = 4,   /* inside loops the prior proposes */
+    ARS_RUN_ESTIMATE = 8,      /* snapshots and continuations */
+    ARS_RUN_RECORD_PRIORS = 16 /* send the parameters of every prior with the samples */
 };
 
 /* RUN: the header's count is the number of observed names; that many ars_wire_observed follow, then their names (one
@@ -105,21 +105,21 @@ struct ars_wire_site {
 };
 
 enum ars_dist_kind {
-    ARS_DIST_UNIFORM = 1,          /* low, high */
-    ARS_DIST_NORMAL = 2,           /* mean, std */
-    ARS_DIST_BERNOULLI = 3,        /* p */
-    ARS_DIST_CATEGORICAL = 4,      /* k probabilities */
-    ARS_DIST_POISSON = 5,          /* rate */
-    ARS_DIST_BINOMIAL = 6,         /* n, p */
-    ARS_DIST_BETA = 7,             /* a, b */
-    ARS_DIST_GAMMA = 8,            /* shape, rate */
-    ARS_DIST_EXPONENTIAL = 9,      /* rate */
-    ARS_DIST_WEIBULL = 10,         /* scale, shape */
-    ARS_DIST_LOGNORMAL = 11,       /* mu, sigma */
+    ARS_DIST_UNIFORM = 1,           /* low, high */
+    ARS_DIST_NORMAL = 2,            /* mean, std */
+    ARS_DIST_BERNOULLI = 3,         /* p */
+    ARS_DIST_CATEGORICAL = 4,       /* k probabilities */
+    ARS_DIST_POISSON = 5,           /* rate */
+    ARS_DIST_BINOMIAL = 6,          /* n, p */
+    ARS_DIST_BETA = 7,              /* a, b */
+    ARS_DIST_GAMMA = 8,             /* shape, rate */
+    ARS_DIST_EXPONENTIAL = 9,       /* rate */
+    ARS_DIST_WEIBULL = 10,          /* scale, shape */
+    ARS_DIST_LOGNORMAL = 11,        /* mu, sigma */
     ARS_DIST_TRUNCATED_NORMAL = 12, /* mean, std, low, high */
-    ARS_DIST_SCALED_BETA = 13,     /* a, b, low, high: a proposal for a Uniform */
-    ARS_DIST_MIXTURE = 14,         /* a proposal: components of any kind but Categorical and Mixture */
-    ARS_DIST_PRIOR = 15            /* a proposal: whatever the prior is */
+    ARS_DIST_SCALED_BETA = 13,      /* a, b, low, high: a proposal for a Uniform */
+    ARS_DIST_MIXTURE = 14,          /* a proposal: components of any kind but Categorical and Mixture */
+    ARS_DIST_PRIOR = 15             /* a proposal: whatever the prior is */
 };
 
 /* A distribution on the wire: this header, then n doubles. Mixture: n = 6 * components, and a component is its weight,
@@ -169,7 +169,7 @@ struct ars_wire_reply {
  * every array and in the order of the traces; counts in ars_wire_trace say how many are whose. */
 struct ars_wire_trace {
     uint64_t trace;
-    uint32_t failure; /* enum ars_failure_kind; 0: complete */
+    uint32_t failure;   /* enum ars_failure_kind; 0: complete */
     uint32_t snapshots; /* forked at loop entries, rejected ones included */
     uint32_t n_samples;
     uint32_t n_observes;
@@ -185,8 +185,8 @@ struct ars_wire_trace {
 struct ars_wire_sample {
     uint32_t site;
     uint32_t instance;
-    int32_t loop; /* index of the innermost enclosing loop among this trace's loops; -1: none */
-    uint16_t prior; /* enum ars_dist_kind */
+    int32_t loop;      /* index of the innermost enclosing loop among this trace's loops; -1: none */
+    uint16_t prior;    /* enum ars_dist_kind */
     uint16_t n_params; /* doubles in the values column, if ARS_RUN_RECORD_PRIORS; else 0 */
     double value;
     double log_p;
@@ -205,9 +205,9 @@ struct ars_wire_values {
 struct ars_wire_loop {
     uint32_t site;
     uint32_t instance;
-    int32_t parent; /* index of the enclosing loop among this trace's loops; -1: none */
-    uint32_t forks; /* continuations forked */
-    uint64_t tries; /* of the main run, the accepted one included */
+    int32_t parent;            /* index of the enclosing loop among this trace's loops; -1: none */
+    uint32_t forks;            /* continuations forked */
+    uint64_t tries;            /* of the main run, the accepted one included */
     double log_ratio_rejected; /* sum of log p - log q over everything drawn in rejected tries */
     uint64_t tries_q;          /* N; 0: nothing was estimated */
     uint64_t accepted_q;       /* K */
@@ -218,20 +218,20 @@ struct ars_wire_loop {
 
 enum ars_failure_kind {
     ARS_OK = 0,
-    ARS_FAIL_CRASH = 1,          /* ended by a signal; detail: the signal */
-    ARS_FAIL_EXIT = 2,           /* exited in mid-trace; detail: the exit code */
+    ARS_FAIL_CRASH = 1, /* ended by a signal; detail: the signal */
+    ARS_FAIL_EXIT = 2,  /* exited in mid-trace; detail: the exit code */
     ARS_FAIL_TIMEOUT = 3,
     ARS_FAIL_TOO_MANY_TRIES = 4,
-    ARS_FAIL_NAN = 5,            /* a NaN or infinite value where there must be none */
-    ARS_FAIL_MISUSE = 6,         /* the interface was used wrongly */
-    ARS_FAIL_LOOP_LEFT = 7,      /* a loop was left without rs_end */
-    ARS_FAIL_RS_END = 8,         /* rs_end without rs_start */
+    ARS_FAIL_NAN = 5,       /* a NaN or infinite value where there must be none */
+    ARS_FAIL_MISUSE = 6,    /* the interface was used wrongly */
+    ARS_FAIL_LOOP_LEFT = 7, /* a loop was left without rs_end */
+    ARS_FAIL_RS_END = 8,    /* rs_end without rs_start */
     ARS_FAIL_OBSERVE_IN_LOOP = 9,
-    ARS_FAIL_PARAMETER = 10,     /* a distribution's parameters are wrong */
-    ARS_FAIL_SITE_CHANGED = 11,  /* a site's distribution kind changed */
-    ARS_FAIL_OBSERVATION = 12,   /* observed data do not fit what the simulator observes */
-    ARS_FAIL_FORK = 13,          /* fork refused by the system */
-    ARS_FAIL_THREADS = 14,       /* more than one thread */
+    ARS_FAIL_PARAMETER = 10,    /* a distribution's parameters are wrong */
+    ARS_FAIL_SITE_CHANGED = 11, /* a site's distribution kind changed */
+    ARS_FAIL_OBSERVATION = 12,  /* observed data do not fit what the simulator observes */
+    ARS_FAIL_FORK = 13,         /* fork refused by the system */
+    ARS_FAIL_THREADS = 14,      /* more than one thread */
     ARS_FAIL_MEMORY = 15,
     ARS_FAIL_LIMIT = 16,         /* a limit of libars: snapshots alive, sizes, sites */
     ARS_FAIL_PROTOCOL = 17,      /* a peer sent what it must not */
@@ -248,7 +248,7 @@ struct ars_wire_failure {
 
 struct ars_wire_done {
     struct ars_wire_header header;
-    uint64_t traces;    /* complete and failed */
+    uint64_t traces; /* complete and failed */
     uint64_t snapshots;
     uint64_t continuations; /* forked */
     uint64_t tries_q;

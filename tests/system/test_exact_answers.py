@@ -29,7 +29,9 @@ def run(csim: Callable[[str], str]) -> Iterator[Callable[..., ars.Posterior]]:
     listed = {case.name: case for case in CASES}
 
     @functools.cache
-    def posterior(name: str, M: int = 2, N: int = 10, in_loops: str = "proposal", traces: int = TRACES) -> ars.Posterior:
+    def posterior(
+        name: str, M: int = 2, N: int = 10, in_loops: str = "proposal", traces: int = TRACES
+    ) -> ars.Posterior:
         case = listed[name]
         with ars.Simulator([csim(case.command[0]), *case.command[1:]]) as sim, warnings.catch_warnings():
             warnings.simplefilter("ignore", ars.SupportWarning)
@@ -71,7 +73,9 @@ def test_biased_fails_the_same_test_and_goes_where_it_must(run: Callable[..., ar
 
 
 @by_name([case for case in CASES if case.naive_variance_is_finite])
-def test_naive_weights_agree_where_their_variance_is_finite(run: Callable[..., ars.Posterior], case: exact.Case) -> None:
+def test_naive_weights_agree_where_their_variance_is_finite(
+    run: Callable[..., ars.Posterior], case: exact.Case
+) -> None:
     assert distance(run(case.name), "ic", case.evidence) < LIMIT
 
 

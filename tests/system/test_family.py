@@ -88,7 +88,9 @@ def test_no_simulator_process_maps_libzmq_or_has_a_second_thread(csim: Callable[
             seed = 0
             while time.monotonic() < end:
                 seed += 1
-                sim.posterior(observe=OBSERVE, traces=300, proposals=proposals(), budget=ars.Budget(M=20, N=20), seed=seed)
+                sim.posterior(
+                    observe=OBSERVE, traces=300, proposals=proposals(), budget=ars.Budget(M=20, N=20), seed=seed
+                )
         finally:
             stop.set()
             looker.join()
@@ -103,7 +105,9 @@ def test_continuations_under_p_ask_for_nothing(csim: Callable[[str], str]) -> No
         ask = {"x1": ars.Uniform(-1, 1), "x2": lambda t: ars.Uniform(-1.0 + 0 * t["x1"], 1.0)}
         observe = {"y1": 0.1, "y2": 0.2}
         requests = {
-            M: sim.posterior(observe=observe, traces=200, proposals=ask, budget=ars.Budget(M=M, N=5), seed=3).stats["requests"]
+            M: sim.posterior(observe=observe, traces=200, proposals=ask, budget=ars.Budget(M=M, N=5), seed=3).stats[
+                "requests"
+            ]
             for M in (1, 40)
         }
         assert requests[1] == requests[40] > 400
@@ -140,7 +144,9 @@ def test_the_same_seed_gives_the_same_bits_with_1_and_4_workers(csim: Callable[[
     found = []
     for workers in (1, 4):
         with ars.Simulator([csim(name)], workers=workers) as sim:
-            post = sim.posterior(observe={"y": 1.0}, traces=150, budget=ars.Budget(M=2, N=5), seed=6, proposals=WIDE[name])
+            post = sim.posterior(
+                observe={"y": 1.0}, traces=150, budget=ars.Budget(M=2, N=5), seed=6, proposals=WIDE[name]
+            )
             found.append(post)
     one, four = found
     for method in ("ars", "ic", "biased"):

@@ -8,12 +8,12 @@ import math
 import os
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
+from tests.system.build_helpers import Builder, Variant
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,16 +25,12 @@ def block(language: str) -> str:
 
 
 @pytest.fixture
-def decay(tmp_path: Path, csim: Callable[[str], str]) -> Path:
-    (tmp_path / "decay.c").write_text(block("c"))
-    built = Path(csim("gaussian")).resolve().parents[1]
-    library = next(built.rglob("libars.a"), None)
-    assert library is not None, f"no libars.a below {built}"
-    subprocess.run(
-        ["cc", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'bridge/include'}", "decay.c", library, "-lm", "-o", "decay"],
-        cwd=tmp_path,
-        check=True,
-    )
+def decay(tmp_path: Path) -> Path:
+    """A directory with the README's simulator, source and executable."""
+    source = tmp_path / "decay.c"
+    source.write_text(block("c"))
+    program = Builder(tmp_path / "built").program([source], Variant("gcc", ("-O2",)))
+    (tmp_path / "decay").symlink_to(program)
     return tmp_path
 
 
@@ -64,7 +60,7 @@ def test_the_python_code_gives_the_exact_evidence(decay: Path, monkeypatch: pyte
     printed = io.StringIO()
     names: dict[str, object] = {}
     with contextlib.redirect_stdout(printed):
-        exec(compile(block("python"), "README.md", "exec"), names)  # noqa: S102
+        exec(compile(block("python"), "README.md", "exec"), names)
     assert "energy after:" in printed.getvalue()
     post = names["post"]
     exact = evidence(1.2)

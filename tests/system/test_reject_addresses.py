@@ -16,7 +16,8 @@ STUB = """
 #include <cstdio>
 extern "C" void ars__register_sites(ars__site *const *, ars__site *const *) {}
 extern "C" bool ars__rs_start(ars__site *site, void *, const void *) { std::puts(site->name); return true; }
-extern "C" void ars__rs_end(void *) {}
+extern "C" void ars__rs_mark(void *) {}
+extern "C" void ars__rs_end(void *, const char *, const char *) {}
 """
 
 SOURCE = """
