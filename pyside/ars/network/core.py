@@ -19,6 +19,7 @@ from ars._native import MAX_COMPONENTS, DistKind
 from ars.network import features
 from ars.network.embeddings import ObservationEncoder
 from ars.network.heads import HEADS, HeadSettings, Proposal
+from ars.network.recurrence import run_lstm
 from ars.network.trace_batch import TraceBatch
 from ars.network.vocabulary import SiteSpec, Vocabulary
 
@@ -321,8 +322,7 @@ class ProposalNetwork(nn.Module):
 
     def sequence(self, x: Tensor) -> Tensor:
         """All steps of B traces, from the start: x [T, B, I] -> [T, B, output_dim]."""
-        h, _ = self.lstm(x)
-        return torch.cat([h, x], dim=-1)
+        return torch.cat([run_lstm(self.lstm, x), x], dim=-1)
 
     # ---- proposals -------------------------------------------------------------------------------------------------
 
