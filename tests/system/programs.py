@@ -544,7 +544,7 @@ class _Author:
             return expr if expr.variables <= seen else Expr(expr.constant)
 
         a = tuple(known(param) for param in dist.params)
-        shift, wider = self.between(-0.8, 0.8), self.between(1.1, 1.5)
+        shift, wider = self.between(0.4, 1) * (1 if self.chance(0.5) else -1), self.between(1.1, 1.5)
         match dist.kind:
             case "uniform":
                 return None if not dist.variables <= seen else self.for_interval(a[0], a[1], latents)
@@ -552,7 +552,7 @@ class _Author:
                 first = Dist("normal", (a[0].plus(_round(shift * a[1].constant)), a[1].times(wider)))
                 return self.maybe_mixed(first, Dist("normal", (a[0], a[1].times(1.8))))
             case "bernoulli":
-                return Dist("bernoulli", (self.expr(self.between(0.3, 0.7), 0.15, latents, 0.4),))
+                return Dist("bernoulli", (self.expr(0.5 + 0.25 * shift, 0.15, latents, 0.4),))
             case "categorical":
                 return Dist("categorical", self.categories(len(a), latents))
             case "poisson":
@@ -623,7 +623,7 @@ class _Author:
         if self.loops_left and depth < self.DEEPEST and self.chance(0.45):
             body += self.within(scope, depth)
         own = len(scope)
-        body.append(self.draw_latent(scope, 0.75))
+        body.append(self.draw_latent(scope, 0.9))
         if self.chance(0.4):
             body.append(self.draw_latent(scope, 0.5))
         if self.chance(0.2):
@@ -631,18 +631,26 @@ class _Author:
         if depth == 1 and self.loops_left and self.chance(0.25):
             body += self.within(scope, depth)
         main = self.one_of(scope[own:])
-        terms = [self.term(main, 1.0 if self.chance(0.5) else -1.0)]
+        terms = [self.term(main, self.direction(main))]
         for group in (scope[before:], scope[:before]):
             if group and self.chance(0.6):
                 terms.append(self.term(self.one_of(group), self.between(-0.45, 0.45)))
-        return Loop(name, tuple(body), Expr(self.between(-0.25, 0.4), tuple(terms)))
+        return Loop(name, tuple(body), Expr(self.between(-0.6, 0.15), tuple(terms)))
+
+    def direction(self, variable: _Variable) -> float:
+        """Mostly, a proposal goes where the loop accepts, as a good one would; so q(A)/p(A) is not 1."""
+        proposal = self.proposals.get(variable.name)
+        if proposal is None or self.chance(0.2):
+            return 1.0 if self.chance(0.5) else -1.0
+        first = proposal.components[0] if proposal.components else proposal
+        return 1.0 if self.describe("", first, latent=True).centre > variable.centre else -1.0
 
     def within(self, scope: _Scope, depth: int) -> list[Statement]:
         """What makes a loop's body more than draws: another loop, on the way or only where a branch leads to it."""
         if self.chance(0.65):
             first = [self.draw_latent(scope, 0.4)] if self.chance(0.4) else []
             return [*first, self.loop(scope, depth + 1)]
-        return [self.branch(scope, depth)] if self.chance(0.5) else [self.call(scope)]
+        return [self.call(scope)] if self.chance(0.6) or not scope else [self.branch(scope, depth)]
 
     def branch(self, scope: _Scope, depth: int) -> Branch:
         """A loop, if any is left, in one of the ways only."""

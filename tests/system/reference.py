@@ -519,15 +519,15 @@ def score(program: Program, n: int, latents: Mapping[Key, Floats], draws: Mappin
 
 # ---- which random programs make good tests -----------------------------------------------------------------------
 
-_TRACES = 2000
+_TRACES = 1000
 _LEAST_ACCEPTANCE = 0.15
-_MOST_TRIES = 150
+_MOST_TRIES = 60
 
 
 def fit(program: Program) -> Program | None:
     """The program with data drawn from its prior; None if it is slow to accept, or its weights are too uneven."""
     try:
-        simulated = simulate(program, _TRACES, seed=program.index, max_tries=_MOST_TRIES)
+        simulated = simulate(program, 1, seed=program.index, max_tries=_MOST_TRIES)
         data = {name: tuple(float(f"{values[0]:.4g}") for values in found) for name, found in simulated.items()}
         program = replace(program, data=data)
         traces = infer(program, _TRACES, M=2, N=4, seed=program.index + 1, max_tries=_MOST_TRIES)
@@ -542,7 +542,7 @@ def fit(program: Program) -> Program | None:
     if float(traces.loops.length.mean()) > 5:
         return None
     weights = np.exp(traces.log_weights("ars"))
-    uneven = weights.std() / weights.mean() / np.sqrt(_TRACES) > 0.06 or weights.max() > 0.03 * weights.sum()
+    uneven = weights.std() / weights.mean() / np.sqrt(_TRACES) > 0.08 or weights.max() > 0.04 * weights.sum()
     return None if uneven else replace(program, proposals=_met_often(program, traces))
 
 

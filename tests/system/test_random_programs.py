@@ -58,7 +58,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Array: TypeAlias = npt.NDArray[Any]
 
 # A test alone pays for the generation and the compilation of all programs; the last ones for the runs of all.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 # ---- the programs, compiled -------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_the_programs_hold_everything_that_a_program_may(programs: list[Program]
     assert not any(holds_loop(s.then) and holds_loop(s.other) for s in branches)
     assert {bool(s.name) for s in every if isinstance(s, Loop)} == {True, False}
     proposals = [proposal for program in programs for proposal in program.proposals.values()]
-    assert {proposal.kind for proposal in proposals} == {*KINDS, "mixture"}
+    assert {part.kind for proposal in proposals for part in (proposal, *proposal.components)} == {*KINDS, "mixture"}
     assert {bool(proposal.variables) for proposal in proposals} == {True, False}
 
 
@@ -181,14 +181,16 @@ class Study:
 def traces_for(program: Program) -> int:
     """More where traces are cheap: a loop costs a handful of forks."""
     entries = float(infer(program, 500, M=1, N=1, seed=1).loops.length.mean())
-    return int(np.clip(1500 / (1 + entries), 300, 1500))
+    return int(np.clip(1100 / (1 + entries), 250, 900))
 
 
 def run(program: Program, executable: str) -> Study:
     seed = 1000 + program.index
     observe = {name: values[0] if len(values) == 1 else list(values) for name, values in program.data.items()}
     given = proposals(program)
-    with ars.Simulator([executable, str(program.index)]) as simulator:
+    with ars.Simulator([executable, str(program.index)]) as simulator, warnings.catch_warnings():
+        # An interval whose ends numpy and libm compute from the same values may differ in the last bit.
+        warnings.simplefilter("ignore", ars.SupportWarning)
         post = simulator.posterior(
             observe=observe, traces=traces_for(program), proposals=given, budget=ars.Budget(M=M, N=N), seed=seed
         )
@@ -485,20 +487,18 @@ def wrong_weights(it: Study) -> dict[str, Floats]:
     loops, base = it.post.columns.loops, it.post.log_weights("biased")
     rows = np.repeat(np.arange(len(base)), it.post.columns.traces["n_loops"])
 
-    def corrected(correction: Array, chosen: Array | None = None) -> Floats:
+    def corrected(correction: Array) -> Floats:
         with np.errstate(divide="ignore"):
-            terms = np.log(correction)
-        if chosen is not None:
-            terms = np.where(chosen, terms, 0.0)
-        return np.exp(base + np.bincount(rows, terms, minlength=len(base)))
+            return np.exp(base + np.bincount(rows, np.log(correction), minlength=len(base)))
 
-    q, p = loops["accepted_q"] / N, M / loops["tries_p"]
+    q, p, inner = loops["accepted_q"] / N, M / loops["tries_p"], loops["parent"] >= 0
     return {
         "biased": np.exp(base),
         "without K": corrected(1 / p),
         "without T": corrected(q),
-        "outermost loops only": corrected(q / p, loops["parent"] < 0),
         "p(A) for 1/p(A)": corrected(q * p),
+        "inner loops without K": corrected(np.where(inner, 1, q) / p),
+        "inner loops without T": corrected(q / np.where(inner, 1, p)),
     }
 
 
@@ -508,17 +508,20 @@ def looped(study: Callable[[int], Study]) -> list[Study]:
 
 @pytest.mark.parametrize(
     ("mistake", "share"),
-    [("biased", 0.3), ("without K", 0.8), ("without T", 0.8), ("p(A) for 1/p(A)", 0.8)],
+    [("biased", 0.25), ("without K", 0.8), ("without T", 0.8), ("p(A) for 1/p(A)", 0.8)],
 )
 def test_wrong_weights_are_rejected(study: Callable[[int], Study], mistake: str, share: float) -> None:
     """With these weights the evidence would not pass the test above: not in all programs together, often not in one."""
     z = [z_score(wrong_weights(it)[mistake], np.exp(it.reference.log_weights("ars"))) for it in looped(study)]
     assert pooled_p_value(z) < 1e-12
-    assert np.mean(np.abs(z) > LIMIT) > share, sorted(np.abs(z))
+    assert max(np.abs(z)) > LIMIT
+    alone = float(stats.norm.isf(FALSE_ALARM / 2))
+    assert np.mean(np.abs(z) > alone) > share, sorted(np.abs(z))
 
 
-def test_nested_loops_without_their_own_correction_are_rejected(study: Callable[[int], Study]) -> None:
+@pytest.mark.parametrize("mistake", ["inner loops without K", "inner loops without T"])
+def test_wrong_weights_of_nested_loops_are_rejected(study: Callable[[int], Study], mistake: str) -> None:
     nested = [it for it in looped(study) if (it.post.columns.loops["parent"] >= 0).any()]
     assert len(nested) >= 8
-    z = [z_score(wrong_weights(it)["outermost loops only"], np.exp(it.reference.log_weights("ars"))) for it in nested]
-    assert pooled_p_value(z) < 1e-6
+    z = [z_score(wrong_weights(it)[mistake], np.exp(it.reference.log_weights("ars"))) for it in nested]
+    assert pooled_p_value(z) < 1e-12

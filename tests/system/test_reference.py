@@ -171,6 +171,15 @@ def test_the_evidence_is_that_of_quadrature(name: str) -> None:
     assert off(infer_loops_prior(program, 100_000, seed=6).log_weights("biased"), truth) < 3.5
 
 
+def test_each_of_two_nested_loops_needs_its_correction() -> None:
+    traces, truth = infer(NESTED, 100_000, M=3, N=10, seed=7), nested_evidence()
+    for address in ("outer", "outer/inner"):
+        loop = traces.loops.columns[address, 0].fields
+        with np.errstate(divide="ignore"):
+            one = traces.log_weights("biased") + np.log(loop["K"] * loop["T"] / 10)
+        assert off(one, truth) > 6
+
+
 def test_k_and_t_estimate_the_acceptance_probabilities() -> None:
     loop = infer(appendix_b(Expr(0.0), WIDE), 50_000, M=2, N=4, seed=1).loops.columns["until", 0]
     q = stats.norm.cdf(0, -0.6, 1.5)
