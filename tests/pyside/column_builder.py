@@ -34,6 +34,7 @@ class Sample:
     log_p: float = 0.0
     log_q: float = 0.0
     params: tuple[float, ...] = ()
+    kind: DistKind = DistKind.NORMAL
 
 
 @dataclass
@@ -57,7 +58,7 @@ def pack(traces: list[Trace]) -> Columns:
         counts = (len(t.samples), len(t.observes), len(t.results), len(t.loops), len(values))
         rows["traces"].append((t.number, t.failure, 0, *counts, 0, t.log_likelihood, accepted, accepted + rejected))
         rows["samples"] += [
-            (s.site, s.instance, s.loop, DistKind.NORMAL, len(s.params), s.value, s.log_p, s.log_q) for s in t.samples
+            (s.site, s.instance, s.loop, s.kind, len(s.params), s.value, s.log_p, s.log_q) for s in t.samples
         ]
         rows["observes"] += [(site, len(xs), 0.0) for site, xs in t.observes]
         rows["results"] += [(site, len(xs), 0.0) for site, xs in t.results]

@@ -1,0 +1,385 @@
+"""Training: it reaches the exact answer, and what interrupts it costs nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from column_builder import Sample, Trace, observation, pack
+
+import ars
+from ars._native import DistKind, SiteKind
+from ars.columns import Site
+from ars.progress import StreamProgress
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+from ars.network.batches import Batcher, observation_shapes  # noqa: E402
+from ars.network.checkpoint import TrainingState, load_training, save_training, training_path  # noqa: E402
+from ars.network.core import NetworkConfig, ProposalNetwork  # noqa: E402
+from ars.network.facade import Network  # noqa: E402
+from ars.network.fit import train_simulator  # noqa: E402
+from ars.network.recurrence import run_lstm  # noqa: E402
+from ars.network.shards import ShardError, record  # noqa: E402
+from ars.network.sources import Part, Prefetch  # noqa: E402
+from ars.network.training import Callbacks, Trainer, TrainingConfig, TrainingError, held_out_batches, train  # noqa: E402
+from ars.network.vocabulary import Vocabulary  # noqa: E402
+
+Make = Callable[..., ars.Simulator]
+SMALL = NetworkConfig(lstm_dim=16, observe_dim=4, observe_hidden=8, site_dim=4, value_dim=4, head_hidden=8, components=3)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Written:
+    """A source of traces written here: trace i draws x, then from trace ``late`` on a second site, and observes y."""
+
+    sites = (
+        Site(0, SiteKind.SAMPLE, DistKind.NORMAL, "x"),
+        Site(1, SiteKind.SAMPLE, DistKind.CATEGORICAL, "k"),
+        Site(2, SiteKind.SAMPLE, DistKind.GAMMA, "g"),
+        observation(3, "y"),
+    )
+
+    def __init__(self, late: float = math.inf, constant: bool = False) -> None:
+        self.late = late
+        self.constant = constant
+
+    def trace(self, number: int) -> Trace:
+        rng = np.random.default_rng(number)
+        x = rng.normal()
+        samples = [Sample(0, x, params=(0.0, 1.0))]
+        if number >= self.late:
+            samples.append(Sample(1, float(rng.integers(5)), params=(0.2,) * 5, kind=DistKind.CATEGORICAL))
+            samples.append(Sample(2, rng.gamma(2.0), params=(2.0, 1.0), kind=DistKind.GAMMA))
+        return Trace(number, samples=samples, observes=[(3, [1.0 if self.constant else x + rng.normal()])])
+
+    def part(self, numbers: range) -> Part:
+        return Part(pack([self.trace(i) for i in numbers]), self.sites, len(numbers))
+
+    def held_out(self, n: int) -> list[Part]:
+        numbers = range(-n, 0)
+        return [Part(pack([dataclasses.replace(self.trace(i + 2**40), number=-i) for i in numbers]), self.sites, n)]
+
+    def batches(self, start: int, total: int, size: int, stop: threading.Event) -> Iterator[Part]:
+        while start < total and not stop.is_set():
+            yield self.part(range(start, min(start + size, total)))
+            start += size
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "written", "late": str(self.late)}
+
+
+class Early(Written):
+    """Its held-out traces have the first site only, so that the others come as a surprise."""
+
+    def held_out(self, n: int) -> list[Part]:
+        return Written().held_out(n)
+
+
+def trainer_for(source: Written, config: TrainingConfig) -> Trainer:
+    parts = source.held_out(config.held_out_traces)
+    batcher = Batcher(Vocabulary(), observation_shapes(parts[0].columns, parts[0].sites))
+    held_out = held_out_batches(parts, batcher, config.batch_size)
+    return Trainer(ProposalNetwork(SMALL, batcher.vocabulary, {"y": (1,)}, seed=config.seed), config, held_out)
+
+
+def losses(trainer: Trainer) -> list[tuple[int, float, float | None, float]]:
+    return [(e.traces, e.loss, e.held_out, e.lr) for e in trainer.history]
+
+
+EVERY_BATCH = TrainingConfig(640, batch_size=32, seed=1, held_out=64, evaluate_every=32)
+
+
+# ---- the exact answer ---------------------------------------------------------------------------------------------------
+
+
+def test_trained_on_gaussian_the_loss_is_the_entropy_of_the_posterior(simulator: Make) -> None:
+    """mu ~ N(0, 1), y_i ~ N(mu, 1/2), i = 1, 2: the posterior's variance is 1/9 for all data, and no network has a lower
+    loss than its entropy, 0.5 log(2 pi e / 9) = 0.3203."""
+    sim = simulator("gaussian", 2, workers=2)
+    config = TrainingConfig(20_000, batch_size=256, lr=5e-3, seed=1, held_out=2000, evaluate_every=5000)
+    network = train_simulator(sim, config, NetworkConfig(lstm_dim=32, head_hidden=32, observe_hidden=32, components=3))
+    exact = 0.5 * math.log(2 * math.pi * math.e / 9)
+    last = network.history[-1]
+    error = math.sqrt(0.5 / 2000)  # of the mean of -log q over 2000 traces, if q is exact: its variance is 1/2
+    assert last.traces == 20_000 and exact - 3 * error < last.held_out < exact + 3 * error + 0.03
+    assert network.history.held_out[0] > last.held_out
+    assert network.history.lr[-1] < network.history.lr[0]
+    assert network.simulator == sim.command and network.vocabulary.index("mu") == 0
+
+
+# ---- interruptions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", [math.inf, 200, 400])
+def test_a_training_that_was_interrupted_has_the_same_loss_curve(tmp_path: Path, late: float) -> None:
+    """Stopped after 10 of 20 batches, saved, loaded and continued; new sites come before that, after that, or never."""
+    source = Early(late)
+    whole = trainer_for(source, EVERY_BATCH)
+    train(whole, source)
+    assert len(whole.history) == 20
+    assert len(whole.network.vocabulary) == (1 if late == math.inf else 3)
+
+    saved: list[Path] = []
+
+    def interrupt(done: int, total: int, loss: float) -> None:
+        del total, loss
+        if done == 320:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def checkpoint(state: TrainingState) -> None:
+        saved.append(tmp_path / "t.safetensors")
+        save_training(saved[-1], state)
+
+    first = trainer_for(source, EVERY_BATCH)
+    with pytest.raises(ars.RunInterrupted, match="after 320 of 640 traces; it can be resumed"):
+        train(first, source, Callbacks(step=interrupt, checkpoint=checkpoint))
+    assert len(saved) == 1
+    torch.manual_seed(99)
+    state = load_training(saved[0])
+    second = trainer_for(source, EVERY_BATCH)
+    held_out = second.held_out
+    second = Trainer(state.network, EVERY_BATCH, held_out)
+    second.restore(state)
+    train(second, source)
+    assert losses(second) == losses(whole)
+    for name, tensor in whole.network.state_dict().items():
+        assert torch.equal(tensor, second.network.state_dict()[name]), name
+
+
+def test_a_simulators_training_resumes_from_its_files(simulator: Make, tmp_path: Path) -> None:
+    sim = simulator("branching", workers=4)
+    out = tmp_path / "net.safetensors"
+    config = TrainingConfig(1000, batch_size=100, seed=4, held_out=100, evaluate_every=100)
+    whole = train_simulator(sim, config, SMALL)
+    halfway: dict[str, bytes] = {}
+
+    class Stop:
+        def update(self, done: int, total: int) -> None:
+            if done == 500 and total == 1000:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        def close(self) -> None:
+            halfway.update({p.name: p.read_bytes() for p in tmp_path.iterdir()})
+
+    with pytest.raises(ars.RunInterrupted):
+        train_simulator(sim, config, SMALL, out=out, progress=Stop())
+    assert halfway.keys() == {"net.safetensors", "net.training.safetensors"}
+    assert Network.load(out).history[-1].traces == 500  # can be used already
+    sim.close()  # the next host numbers the sites in its own way
+    resumed = train_simulator(sim, config, SMALL, out=out, resume=True)
+    assert resumed.history.loss == whole.history.loss and resumed.history.held_out == whole.history.held_out
+    loaded = Network.load(out)
+    assert loaded.history == resumed.history and loaded.vocabulary == whole.vocabulary
+    again = train_simulator(sim, config, SMALL, out=out, resume=True)  # is finished: nothing to do
+    assert again.history == resumed.history
+    with pytest.raises(ars.ArsError, match=r"begun with other settings: lr was 0\.001, is 0\.002"):
+        train_simulator(sim, dataclasses.replace(config, lr=2e-3), SMALL, out=out, resume=True)
+    with pytest.raises(ars.ArsError, match="training of another network"):
+        train_simulator(sim, config, dataclasses.replace(SMALL, lstm_dim=8), out=out, resume=True)
+
+
+def test_a_checkpoint_is_written_now_and_then(tmp_path: Path) -> None:
+    states: list[int] = []
+    trainer = trainer_for(Written(), EVERY_BATCH)
+    callbacks = Callbacks(checkpoint=lambda state: states.append(state.about["position"]), checkpoint_every=0.0)
+    train(trainer, Written(), callbacks)
+    assert states == list(range(32, 640 + 1, 32))
+
+
+def test_a_loss_that_is_not_finite_ends_the_training_and_harms_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_for(Written(), EVERY_BATCH)
+    path = tmp_path / "t"
+    real = trainer.network.loss
+
+    def loss(batch: Any) -> Any:
+        value = real(batch)
+        return value * math.nan if trainer.position >= 320 and trainer.network.training else value
+
+    monkeypatch.setattr(trainer.network, "loss", loss)
+    callbacks = Callbacks(checkpoint=lambda state: save_training(path, state), checkpoint_every=0.0)
+    with pytest.raises(TrainingError, match=r"the loss became nan after 320 traces, at a learning rate of"):
+        train(trainer, Written(), callbacks)
+    state = load_training(path)
+    assert state.about["position"] == 320
+    assert all(torch.isfinite(tensor).all() for tensor in state.network.state_dict().values())
+
+
+def test_a_gradient_that_is_not_finite_changes_no_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = trainer_for(Written(), EVERY_BATCH)
+    before = {name: tensor.clone() for name, tensor in trainer.network.named_parameters()}
+    parameter = next(iter(trainer.network.lstm.parameters()))
+    real = trainer.network.loss
+    monkeypatch.setattr(trainer.network, "loss", lambda batch: real(batch) + 0 * torch.sqrt(0 * parameter).sum())
+    with pytest.raises(TrainingError, match="norm of the gradient became nan"):
+        train(trainer, Written())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.network.named_parameters())
+
+
+# ---- the loop -----------------------------------------------------------------------------------------------------------
+
+
+def test_training_stops_early_and_gives_back_the_best_weights() -> None:
+    """With constant data and a learning rate of nothing the held-out loss stays the same after the first evaluation."""
+    config = dataclasses.replace(EVERY_BATCH, lr=1e-30, patience=3)
+    trainer = trainer_for(Written(constant=True), config)
+    train(trainer, Written(constant=True))
+    assert trainer.stopped and len(trainer.history) == 4
+    worse = trainer_for(Written(), dataclasses.replace(EVERY_BATCH, lr=3.0, warmup=0.0, patience=2))
+    train(worse, Written())
+    assert worse.stopped
+    best = min(e.held_out for e in worse.history)
+    assert worse.history[-1].held_out > best
+    assert worse.held_out_loss() == best
+
+
+def test_the_learning_rate_rises_then_falls() -> None:
+    config = TrainingConfig(10_000, batch_size=100, lr=0.5, warmup=0.1)
+    rates = [config.lr_at(t) for t in range(0, 10_001, 100)]
+    assert rates[0] < 0.1 and max(rates) == rates[10] == 0.5
+    assert all(a < b for a, b in zip(rates[:10], rates[1:11], strict=True))
+    assert all(a > b for a, b in zip(rates[10:-1], rates[11:], strict=True))
+    assert rates[55] == pytest.approx(0.5 * 0.505) and rates[-1] == pytest.approx(0.005)
+
+
+def test_the_same_seed_gives_the_same_training_whatever_the_workers(simulator: Make) -> None:
+    config = TrainingConfig(600, batch_size=64, seed=2, held_out=64)
+    one = train_simulator(simulator("branching", workers=1), config, SMALL)
+    many = train_simulator(simulator("branching", workers=6), config, SMALL)
+    other = train_simulator(simulator("branching", workers=6), dataclasses.replace(config, seed=3), SMALL)
+    assert one.history.loss == many.history.loss != other.history.loss
+    assert list(one.vocabulary) == list(many.vocabulary)
+
+
+def test_recorded_traces_train_too_and_resume(simulator: Make, tmp_path: Path) -> None:
+    sim = simulator("branching", workers=4)
+    record(sim, 900, tmp_path / "data", seed=1, shard_traces=250)
+    config = TrainingConfig(2000, batch_size=100, seed=4, held_out=90, evaluate_every=100)
+    whole = train_simulator(sim, config, SMALL, data=tmp_path / "data", out=tmp_path / "a.safetensors")
+    assert whole.history[-1].traces >= 2000 and whole.history.held_out[-1] < whole.history.held_out[0]
+
+    class Stop:
+        def update(self, done: int, total: int) -> None:
+            if done >= 1100 and total == 2000:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        def close(self) -> None:
+            pass
+
+    options: dict[str, Any] = {"data": tmp_path / "data", "out": tmp_path / "b.safetensors"}
+    with pytest.raises(ars.RunInterrupted):
+        train_simulator(sim, config, SMALL, progress=Stop(), **options)
+    resumed = train_simulator(sim, config, SMALL, resume=True, **options)
+    assert resumed.history.loss == whole.history.loss
+    with pytest.raises(ars.ArsError, match="begun on other traces"):
+        train_simulator(sim, config, SMALL, out=tmp_path / "b.safetensors", resume=True)
+    with pytest.raises(ShardError, match="traces of another simulator"):
+        train_simulator(simulator("gaussian", workers=2), config, SMALL, data=tmp_path / "data")
+
+
+def test_bad_settings_are_named(simulator: Make, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"traces must be at least 1, not 0"):
+        TrainingConfig(0)
+    with pytest.raises(TypeError, match=r"batch_size must be a whole number, not 2\.5"):
+        TrainingConfig(10, batch_size=2.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"lr and clip must be positive, not 0\.0"):
+        TrainingConfig(10, lr=0.0)
+    with pytest.raises(ValueError, match=r"lr must be at least 0, not nan"):
+        TrainingConfig(10, lr=math.nan)
+    with pytest.raises(ValueError, match='train_on must be "accepted", not \'all\''):
+        TrainingConfig(10, train_on="all")
+    sim = simulator("gaussian", workers=2)
+    with pytest.raises(ValueError, match="resume=True needs out="):
+        train_simulator(sim, TrainingConfig(10), resume=True)
+    with pytest.raises(ars.ArsError, match="cannot be written"):
+        train_simulator(sim, TrainingConfig(10), out=tmp_path / "missing" / "net")
+    assert training_path("a/net.safetensors") == Path("a/net.training.safetensors")
+
+
+def test_a_trace_that_fails_ends_the_training(simulator: Make) -> None:
+    sim = simulator("truncated_normal", "a", workers=2, max_tries=1)
+    with pytest.raises(ars.TraceFailure):
+        train_simulator(sim, TrainingConfig(200, batch_size=64), SMALL)
+    network = train_simulator(sim, TrainingConfig(200, batch_size=64), SMALL, on_failure="skip")
+    assert network.history[-1].traces == 200
+
+
+def test_progress_shows_loss_and_speed() -> None:
+    now = [0.0]
+    stream = io.StringIO()
+    progress = StreamProgress(stream, clock=lambda: now[0], every=1.0, begun=1000)
+    now[0] = 2.0
+    progress.note("loss 0.1234")
+    progress.update(1500, 2000)
+    assert stream.getvalue() == "ars: 1,500/2,000 traces, 250/s, 0:02 gone, 0:02 left, loss 0.1234\n"
+
+
+# ---- the other thread ---------------------------------------------------------------------------------------------------
+
+
+def test_prefetch_passes_items_and_errors_and_stops() -> None:
+    with Prefetch(lambda stop: iter(range(100)), ahead=2) as items:
+        assert list(items) == list(range(100))
+
+    def broken(stop: threading.Event) -> Iterator[int]:
+        yield 1
+        raise ZeroDivisionError("in the other thread")
+
+    with pytest.raises(ZeroDivisionError, match="in the other thread"), Prefetch(broken) as items:
+        list(items)
+
+    def endless(stop: threading.Event) -> Iterator[int]:
+        while not stop.is_set():
+            yield 1
+
+    with Prefetch(endless, ahead=2) as items:
+        assert next(items) == 1
+
+    def slow(stop: threading.Event) -> Iterator[int]:
+        stop.wait(30)
+        yield from ()
+
+    def check() -> None:
+        raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), Prefetch(slow, check) as items:
+        next(items)
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_the_recurrence_is_torchs_lstm(depth: int) -> None:
+    torch.manual_seed(0)
+    lstm = torch.nn.LSTM(7, 5, depth).double()
+    x = torch.randn(4, 3, 7, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(4, 3, 5, dtype=torch.float64)
+    for steps in (1, 4):
+        theirs, ours = lstm(x[:steps])[0], run_lstm(lstm, x[:steps])
+        torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13)
+        wanted = [x, *lstm.parameters()]
+        for a, b in zip(
+            torch.autograd.grad((theirs * weight[:steps]).sum(), wanted),
+            torch.autograd.grad((ours * weight[:steps]).sum(), wanted),
+            strict=True,
+        ):
+            torch.testing.assert_close(b, a, rtol=1e-12, atol=1e-12)
