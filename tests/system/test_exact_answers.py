@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from tests import exact
 
 import ars
 from ars.loops import NaiveVarianceWarning
-from tests import exact
 
 TRACES = 3000
 LIMIT = 3.0  # standard errors
