@@ -10,7 +10,7 @@ from ars._native import DistKind, SiteKind
 from ars.columns import Columns, Site
 
 torch = pytest.importorskip("torch")
-from ars.network.batches import BatchError, Batcher, complete, observation_shapes, observed_values, split  # noqa: E402
+from ars.network.batches import Batcher, BatchError, complete, observation_shapes, observed_values, split  # noqa: E402
 from ars.network.trace_batch import TraceBatch  # noqa: E402
 from ars.network.vocabulary import SiteSpec, Vocabulary  # noqa: E402
 
@@ -101,7 +101,9 @@ def test_parts_of_a_batch_are_the_batch_in_parts() -> None:
         assert not changed
         steps = small.site.shape[0]
         wanted = slice(first, first + len(part.traces))
-        assert torch.equal(small.value, batch.value[:steps, wanted]) and torch.equal(small.site, batch.site[:steps, wanted])
+        assert torch.equal(small.value, batch.value[:steps, wanted]) and torch.equal(
+            small.site, batch.site[:steps, wanted]
+        )
         assert torch.equal(small.prior, batch.prior[:steps, wanted])
         assert torch.equal(small.observation["image"], batch.observation["image"][wanted])
         first += len(part.traces)
@@ -122,7 +124,9 @@ def test_sites_are_appended_in_the_order_of_the_traces_whatever_their_numbers() 
 
     def build(order: dict[str, int]) -> tuple[Columns, tuple[Site, ...]]:
         sites = tuple(Site(i, SiteKind.SAMPLE, DistKind.NORMAL, name) for name, i in sorted(order.items()))
-        traces = [Trace(k, samples=[sample(order[name], 0, 1) for name in path]) for k, path in enumerate(("ba", "bca"))]
+        traces = [
+            Trace(k, samples=[sample(order[name], 0, 1) for name in path]) for k, path in enumerate(("ba", "bca"))
+        ]
         return pack(traces), tuple(sorted(sites))
 
     found = []

@@ -71,7 +71,7 @@ def test_any_damage_is_noticed(tmp_path: Path) -> None:
     good = path.read_bytes()
     header = 8 + int.from_bytes(good[:8], "little")
     rng = np.random.default_rng(0)
-    places = [*range(0, 16), *rng.integers(8, header, 60).tolist(), *rng.integers(header, len(good), 40).tolist()]
+    places = [*range(16), *rng.integers(8, header, 60).tolist(), *rng.integers(header, len(good), 40).tolist()]
     for place in places:
         bad = bytearray(good)
         bad[place] ^= 1 << int(rng.integers(7))
@@ -144,6 +144,7 @@ def test_a_full_disk_leaves_the_last_good_network(tmp_path: Path, monkeypatch: p
     before = (tmp_path / "n").read_bytes()
 
     def full(descriptor: int) -> None:
+        del descriptor
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:

@@ -16,17 +16,17 @@ import ars
 from ars.columns import Columns, concatenate, sort_by_trace
 
 pytest.importorskip("torch")
-from ars.network.files import StorageError, write_whole  # noqa: E402
-from ars.network.shards import Recording, ShardError, record  # noqa: E402
+from ars.network.files import StorageError, write_whole
+from ars.network.shards import Recording, ShardError, record
 
 Make = Callable[..., ars.Simulator]
 
 
 def same(a: Columns, b: Columns) -> bool:
     """Equal to the last bit, but for the numbers that a host gave the sites."""
-    return all(
-        np.array_equal(getattr(a, name), getattr(b, name)) for name in ("traces", "values")
-    ) and np.array_equal(a.samples["value"], b.samples["value"])
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("traces", "values")) and np.array_equal(
+        a.samples["value"], b.samples["value"]
+    )
 
 
 def test_what_was_drawn_is_what_is_read(simulator: Make, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_any_damage_is_noticed_and_named(simulator: Make, tmp_path: Path) -> Non
         bad = bytearray(good)
         bad[place] ^= 0x10
         path.write_bytes(bad)
-        with pytest.raises(ShardError, match="traces-000000.ars is damaged"):
+        with pytest.raises(ShardError, match=r"traces-000000\.ars is damaged"):
             Recording(tmp_path).load(0)
     for size in (0, 10, 300, len(good) - 1):
         path.write_bytes(good[:size])

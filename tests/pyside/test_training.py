@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import math
 import os
 import signal
@@ -36,7 +37,9 @@ from ars.network.training import Callbacks, Trainer, TrainingConfig, TrainingErr
 from ars.network.vocabulary import Vocabulary  # noqa: E402
 
 Make = Callable[..., ars.Simulator]
-SMALL = NetworkConfig(lstm_dim=16, observe_dim=4, observe_hidden=8, site_dim=4, value_dim=4, head_hidden=8, components=3)
+SMALL = NetworkConfig(
+    lstm_dim=16, observe_dim=4, observe_hidden=8, site_dim=4, value_dim=4, head_hidden=8, components=3
+)
 
 
 @pytest.fixture(autouse=True)
@@ -107,12 +110,12 @@ def losses(trainer: Trainer) -> list[tuple[int, float, float | None, float]]:
 EVERY_BATCH = TrainingConfig(640, batch_size=32, seed=1, held_out=64, evaluate_every=32)
 
 
-# ---- the exact answer ---------------------------------------------------------------------------------------------------
+# ---- the exact answer ------------------------------------------------------------------------------------------------
 
 
 def test_trained_on_gaussian_the_loss_is_the_entropy_of_the_posterior(simulator: Make) -> None:
-    """mu ~ N(0, 1), y_i ~ N(mu, 1/2), i = 1, 2: the posterior's variance is 1/9 for all data, and no network has a lower
-    loss than its entropy, 0.5 log(2 pi e / 9) = 0.3203."""
+    """mu ~ N(0, 1), y_i ~ N(mu, 1/2), i = 1, 2: the posterior's variance is 1/9 for all data, and no network has a
+    lower loss than its entropy, 0.5 log(2 pi e / 9) = 0.3203."""
     sim = simulator("gaussian", 2, workers=2)
     config = TrainingConfig(20_000, batch_size=256, lr=5e-3, seed=1, held_out=2000, evaluate_every=5000)
     network = train_simulator(sim, config, NetworkConfig(lstm_dim=32, head_hidden=32, observe_hidden=32, components=3))
@@ -125,7 +128,7 @@ def test_trained_on_gaussian_the_loss_is_the_entropy_of_the_posterior(simulator:
     assert network.simulator == sim.command and network.vocabulary.index("mu") == 0
 
 
-# ---- interruptions ------------------------------------------------------------------------------------------------------
+# ---- interruptions ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("late", [math.inf, 200, 400])
@@ -196,7 +199,7 @@ def test_a_simulators_training_resumes_from_its_files(simulator: Make, tmp_path:
         train_simulator(sim, config, dataclasses.replace(SMALL, lstm_dim=8), out=out, resume=True)
 
 
-def test_a_checkpoint_is_written_now_and_then(tmp_path: Path) -> None:
+def test_a_checkpoint_is_written_now_and_then() -> None:
     states: list[int] = []
     trainer = trainer_for(Written(), EVERY_BATCH)
     callbacks = Callbacks(checkpoint=lambda state: states.append(state.about["position"]), checkpoint_every=0.0)
@@ -235,7 +238,7 @@ def test_a_gradient_that_is_not_finite_changes_no_weight(monkeypatch: pytest.Mon
     assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.network.named_parameters())
 
 
-# ---- the loop -----------------------------------------------------------------------------------------------------------
+# ---- the loop --------------------------------------------------------------------------------------------------------
 
 
 def test_training_stops_early_and_gives_back_the_best_weights() -> None:
@@ -256,8 +259,8 @@ def test_the_learning_rate_rises_then_falls() -> None:
     config = TrainingConfig(10_000, batch_size=100, lr=0.5, warmup=0.1)
     rates = [config.lr_at(t) for t in range(0, 10_001, 100)]
     assert rates[0] < 0.1 and max(rates) == rates[10] == 0.5
-    assert all(a < b for a, b in zip(rates[:10], rates[1:11], strict=True))
-    assert all(a > b for a, b in zip(rates[10:-1], rates[11:], strict=True))
+    assert all(a < b for a, b in itertools.pairwise(rates[:11]))
+    assert all(a > b for a, b in itertools.pairwise(rates[10:]))
     assert rates[55] == pytest.approx(0.5 * 0.505) and rates[-1] == pytest.approx(0.005)
 
 
@@ -305,7 +308,7 @@ def test_bad_settings_are_named(simulator: Make, tmp_path: Path) -> None:
         TrainingConfig(10, lr=0.0)
     with pytest.raises(ValueError, match=r"lr must be at least 0, not nan"):
         TrainingConfig(10, lr=math.nan)
-    with pytest.raises(ValueError, match='train_on must be "accepted", not \'all\''):
+    with pytest.raises(ValueError, match="train_on must be \"accepted\", not 'all'"):
         TrainingConfig(10, train_on="all")
     sim = simulator("gaussian", workers=2)
     with pytest.raises(ValueError, match="resume=True needs out="):
@@ -333,14 +336,14 @@ def test_progress_shows_loss_and_speed() -> None:
     assert stream.getvalue() == "ars: 1,500/2,000 traces, 250/s, 0:02 gone, 0:02 left, loss 0.1234\n"
 
 
-# ---- the other thread ---------------------------------------------------------------------------------------------------
+# ---- the other thread ------------------------------------------------------------------------------------------------
 
 
 def test_prefetch_passes_items_and_errors_and_stops() -> None:
-    with Prefetch(lambda stop: iter(range(100)), ahead=2) as items:
+    with Prefetch(lambda _: iter(range(100)), ahead=2) as items:
         assert list(items) == list(range(100))
 
-    def broken(stop: threading.Event) -> Iterator[int]:
+    def broken(_: threading.Event) -> Iterator[int]:
         yield 1
         raise ZeroDivisionError("in the other thread")
 

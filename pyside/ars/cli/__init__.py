@@ -15,7 +15,7 @@ from typing import Protocol, cast
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = ("demo",)
+COMMANDS = ("demo", "train", "infer", "inspect")
 
 
 class Command(Protocol):
@@ -52,6 +52,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ArsError, OSError) as error:
         print(f"ars {arguments.command}: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print(f"ars {arguments.command}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(f"ars {arguments.command}: {str(interrupt) or 'interrupted'}", file=sys.stderr)
         return 130

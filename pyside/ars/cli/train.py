@@ -1,0 +1,121 @@
+"""``ars train``: learn proposals for a simulator from its own runs."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+from pathlib import Path
+
+from ars.cli.options import add_seed, add_simulator, at_least, positive
+
+HELP = "Train a proposal network on a simulator's prior traces."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_simulator(parser)
+    parser.add_argument("--traces", type=at_least(1), default=1_000_000, metavar="N", help="default: 1,000,000")
+    parser.add_argument("--lstm-dim", type=at_least(1), default=512, metavar="N", help="default: 512")
+    parser.add_argument("--lstm-depth", type=at_least(1), default=1, metavar="N", help="default: 1")
+    parser.add_argument("--components", type=at_least(1), default=10, metavar="N", help="of a mixture; default: 10")
+    parser.add_argument("--batch-size", type=at_least(1), default=512, metavar="N", help="default: 512")
+    parser.add_argument("--lr", type=positive, default=1e-3, metavar="X", help="learning rate; default: 0.001")
+    parser.add_argument(
+        "--held-out", type=at_least(1), default=0, metavar="N", help="traces to judge by, never trained on"
+    )
+    parser.add_argument(
+        "--patience", type=at_least(1), default=0, metavar="N", help="stop after N evaluations that are not better"
+    )
+    add_seed(parser)
+    parser.add_argument(
+        "--out", type=Path, default=Path("network.safetensors"), metavar="FILE", help="default: network.safetensors"
+    )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="train on the traces that this folder holds")
+    parser.add_argument(
+        "--record", type=at_least(1), metavar="N", help="first record N traces into the folder of --data"
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the training of --out, if it has one")
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        type=_shape,
+        metavar="NAME=20x20",
+        help="the shape of an observation that is an image; may be repeated",
+    )
+    parser.add_argument("--on-failure", choices=("raise", "skip"), default="raise", help="for traces that fail")
+    parser.add_argument("--threads", type=at_least(1), metavar="N", help="of torch (default: all cores)")
+    parser.add_argument("--tensorboard", type=Path, metavar="DIR", help="write curves for TensorBoard")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, equals, sizes = text.rpartition("=")
+    try:
+        shape = tuple(int(size) for size in sizes.split("x"))
+    except ValueError:
+        shape = ()
+    if not equals or not name or not shape or min(shape) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like calorimeter=20x20")
+    return name, shape
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ars import Simulator
+    from ars.network.checkpoint import load_training, training_path
+    from ars.network.core import NetworkConfig
+    from ars.network.fit import train_simulator
+    from ars.network.shards import record
+    from ars.network.training import TrainingConfig
+
+    if arguments.record is not None and arguments.data is None:
+        print("ars train: --record needs --data, the folder for the traces", file=sys.stderr)
+        return 2
+    path = training_path(arguments.out)
+    seed = arguments.seed
+    if seed is None and arguments.resume and path.exists():
+        seed = int(load_training(path).about.get("config", {}).get("seed", 0))
+    try:
+        config = TrainingConfig(
+            traces=arguments.traces,
+            batch_size=arguments.batch_size,
+            lr=arguments.lr,
+            seed=secrets.randbits(32) if seed is None else seed,
+            held_out=arguments.held_out,
+            patience=arguments.patience,
+        )
+        sizes = NetworkConfig(
+            lstm_dim=arguments.lstm_dim, lstm_depth=arguments.lstm_depth, components=arguments.components
+        )
+    except ValueError as error:
+        print(f"ars train: {error}", file=sys.stderr)
+        return 2
+    shown = not arguments.quiet
+    with Simulator(arguments.command_line, workers=arguments.workers) as sim:
+        if arguments.record is not None:
+            print(
+                record(
+                    sim,
+                    arguments.record,
+                    arguments.data,
+                    seed=arguments.seed,
+                    on_failure=arguments.on_failure,
+                    progress=shown,
+                )
+            )
+        network = train_simulator(
+            sim,
+            config,
+            sizes,
+            data=arguments.data,
+            out=arguments.out,
+            resume=arguments.resume,
+            shapes=dict(arguments.shape),
+            on_failure=arguments.on_failure,
+            threads=arguments.threads,
+            progress=shown,
+            tensorboard=arguments.tensorboard,
+        )
+    print(network)
+    print(f"{network.history}\nseed {config.seed}; written to {arguments.out}")
+    return 0
