@@ -11,7 +11,7 @@ import ars
 from ars._native import NO_SITE, DistKind, ReplyFlag, SiteKind
 from ars.columns import Site
 from ars.distributions import Distribution, decode
-from ars.proposers import Drawn, HandProposer, PriorProposer
+from ars.proposers import Drawn, HandProposer, PriorProposer, _covers
 from ars.wire import PRIOR, SiteTable, StepBatch
 
 SITES = SiteTable(
@@ -193,3 +193,12 @@ def test_many_paths_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
         proposer.step(batch((trace, 0, U, told)), SITES)
         proposer.end_trace(np.array([trace], dtype=np.uint64))
         assert len(proposer.states._shapes) <= 6
+
+
+def test_a_difference_in_the_last_bit_is_no_gap() -> None:
+    end = -0.28098362422839906
+    prior = ars.Uniform(-1.854, end)
+    assert _covers(ars.Uniform(-1.854, np.nextafter(end, -1)), prior)
+    assert not _covers(ars.Uniform(-1.854, end - 1e-6), prior)
+    assert _covers(ars.Normal(0, 1), ars.Normal(3, 2))
+    assert not _covers(ars.TruncatedNormal(0, 1, -np.inf, 0), ars.Normal(0, 1))
