@@ -1,5 +1,7 @@
 """ars: amortized rejection sampling for simulators. See README.md."""
 
+from typing import TYPE_CHECKING, Any
+
 from ars.budget import Budget
 from ars.distributions import (
     Bernoulli,
@@ -25,6 +27,8 @@ from ars.errors import (
     BiasWarning,
     HostLostError,
     LaunchError,
+    NetworkError,
+    NetworkWarning,
     ObservationError,
     ProposalError,
     ProtocolError,
@@ -38,6 +42,9 @@ from ars.loops import NaiveVarianceWarning
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.proposers import Drawn
 from ars.simulator import Simulator
+
+if TYPE_CHECKING:
+    from ars.network.facade import Network as Network  # not in __all__: ``import *`` must work without torch
 
 __all__ = [
     "ArsError",
@@ -59,6 +66,8 @@ __all__ = [
     "LogNormal",
     "Mixture",
     "NaiveVarianceWarning",
+    "NetworkError",
+    "NetworkWarning",
     "Normal",
     "ObservationError",
     "Poisson",
@@ -80,9 +89,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> str:
+def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("libars")
+    if name == "Network":  # with torch, which takes a second to import: not for those who do without
+        from ars.simulator import _torch_needed
+
+        with _torch_needed("ars.Network"):
+            from ars.network.facade import Network
+
+        return Network
     raise AttributeError(f"module 'ars' has no attribute {name!r}")

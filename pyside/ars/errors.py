@@ -15,6 +15,8 @@ __all__ = [
     "BiasWarning",
     "HostLostError",
     "LaunchError",
+    "NetworkError",
+    "NetworkWarning",
     "ObservationError",
     "ProposalError",
     "ProtocolError",
@@ -69,6 +71,10 @@ class ProposalError(ArsError):
     """A proposal written by hand raised an error, or returned something that cannot be used."""
 
 
+class NetworkError(ArsError):
+    """A network was made for another simulator, or for another version of it."""
+
+
 class RunInterrupted(KeyboardInterrupt):
     """Ctrl-C during a run. ``partial`` holds every trace that had finished; the simulator can be used again."""
 
@@ -81,6 +87,10 @@ class ArsWarning(UserWarning):
 
 class SupportWarning(ArsWarning):
     """A proposal gives probability 0 to values that the prior can take."""
+
+
+class NetworkWarning(ArsWarning):
+    """A network does not know some of the latents, and the prior proposed them."""
 
 
 class BiasWarning(ArsWarning):

@@ -11,7 +11,7 @@ import shlex
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,20 @@ from ars import _native as native
 from ars._native import FailureKind, RunFlag, failure_name
 from ars.budget import Budget
 from ars.columns import Columns, Site, concatenate, sort_by_trace
-from ars.errors import ArsError, BiasWarning, ObservationError, RunInterrupted, TraceFailure
+from ars.errors import ArsError, BiasWarning, NetworkError, ObservationError, RunInterrupted, TraceFailure
 from ars.failures import Failure, describe, failures_of
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.progress import NoProgress, Progress, make_progress
-from ars.proposers import HandProposer, PriorProposer, Proposal, Proposer
+from ars.proposers import HandProposer, PriorProposer, Proposal
 from ars.session import RunSummary, Session
 from ars.wire import RunConfig
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ars.network.facade import Network
+    from ars.network.proposer import NetworkProposer
+    from ars.network.shards import Recording
 
 __all__ = ["InLoops", "OnFailure", "Simulator"]
 
@@ -36,6 +43,7 @@ OnFailure = Literal["raise", "zero", "skip"]
 _Result = TypeVar("_Result", bound=Traces)
 _LARGEST_WORKERS = 256  # ARS__MAX_WORKERS
 _DEFAULT_BUDGET = Budget()
+_PROBE = 16  # traces that show which sites a simulator has
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
@@ -114,6 +122,17 @@ def _observed(observe: object) -> dict[str, npt.NDArray[np.float64]]:
     if sum(array.nbytes for array in data.values()) > native.MAX_MESSAGE // 8:
         raise ValueError(f"observe: more than {native.MAX_MESSAGE // 8} bytes of data")
     return data
+
+
+@contextlib.contextmanager
+def _torch_needed(what: str) -> Iterator[None]:
+    """For imports: says how to get what networks need."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("torch", "safetensors"):
+            raise
+        raise ImportError(f"{what} needs {error.name}: pip install 'libars[network]'", name=error.name) from error
 
 
 # ---- a run -----------------------------------------------------------------------------------------------------------
@@ -215,7 +234,7 @@ class Simulator:
         self,
         observe: Mapping[str, npt.ArrayLike],
         traces: int,
-        network: None = None,
+        network: Network | None = None,
         proposals: Mapping[str, Proposal] | None = None,
         budget: Budget | None = _DEFAULT_BUDGET,
         in_loops: InLoops = "proposal",
@@ -226,8 +245,10 @@ class Simulator:
     ) -> Posterior:
         """Weighted traces given data.
 
-        observe: name -> a number or an array. proposals: name (or address) of a latent -> a distribution, or a function
-        of the values drawn so far; the prior proposes the others. budget: what the correction of each loop may cost;
+        observe: name -> a number or an array. network: from ``train`` or ``ars.Network.load``, made for the same
+        observations; the prior proposes the latents that it does not know, and a NetworkWarning lists them. proposals,
+        instead of a network: name (or address) of a latent -> a distribution, or a function of the values drawn so far;
+        the prior proposes the others. budget: what the correction of each loop may cost;
         None makes no estimate, so "ars" weights are not available. in_loops="prior": inside loops the prior proposes
         and no correction is needed. on_failure: "raise" stops at the first failed trace, "zero" gives it weight 0,
         "skip" drops it.
@@ -236,19 +257,20 @@ class Simulator:
         count = _integer("traces", traces, 1, 2**40)
         _choice("in_loops", in_loops, ("proposal", "prior"))
         _choice("on_failure", on_failure, ("raise", "zero", "skip"))
-        if network is not None:
-            raise TypeError(
-                f"network must be None, not {network!r}: networks come from Simulator.train, which this version does "
-                "not have; proposals= takes distributions written by hand"
-            )
         if budget is not None and not isinstance(budget, Budget):
             raise TypeError(f"budget must be an ars.Budget or None, not {budget!r}")
         if proposals is not None and not isinstance(proposals, Mapping):
             raise TypeError(f"proposals must map names to distributions or functions, not {proposals!r}")
-        proposer: HandProposer | PriorProposer = HandProposer(proposals) if proposals else PriorProposer()
+        proposer: HandProposer | PriorProposer | NetworkProposer
+        if network is not None:
+            if proposals:
+                raise ValueError("give network= or proposals=, not both: a latent has one proposal")
+            proposer = self._network_proposer(network, data, in_loops)
+        else:
+            proposer = HandProposer(proposals) if proposals else PriorProposer()
         estimate = budget if in_loops == "proposal" else None
         flags = RunFlag.POSTERIOR
-        flags |= RunFlag(0) if proposals else RunFlag.PROPOSE_PRIOR
+        flags |= RunFlag.PROPOSE_PRIOR if isinstance(proposer, PriorProposer) else RunFlag(0)
         flags |= RunFlag.LOOPS_PRIOR if in_loops == "prior" else RunFlag(0)
         flags |= RunFlag.ESTIMATE if estimate else RunFlag(0)
         flat = {name: array.reshape(-1) for name, array in data.items()}
@@ -266,6 +288,117 @@ class Simulator:
             return Posterior(columns, sites, run=info, stats=summary.stats() if summary else {}, observed=data)
 
         return self._run(config, proposer, on_failure, make_progress(progress), result)
+
+    def _network_proposer(
+        self, network: Network, data: Mapping[str, npt.NDArray[np.float64]], in_loops: str
+    ) -> NetworkProposer:
+        """Checks that the network is for these data and this simulator, before anything runs."""
+        with _torch_needed("network="):
+            from ars.network.facade import Network
+            from ars.network.proposer import NetworkProposer, usual_priors
+        if not isinstance(network, Network):
+            raise TypeError(
+                f"network must be an ars.Network, from Simulator.train or ars.Network.load, or None, not {network!r}"
+            )
+        proposer = NetworkProposer(network.network, data)
+        known = self._session.known_sites if self._session is not None and self.running else ()
+        told_in_bulk = in_loops == "prior"
+        columns = None
+        if told_in_bulk or not any(site.kind is native.SiteKind.SAMPLE for site in known):
+            columns, known = self._prior_chunk(0, 0, _PROBE, on_failure="zero")
+        if wrong := network.mismatches(known):
+            raise NetworkError(
+                f"the network does not fit the simulator {shlex.join(self.command)}: {'; '.join(wrong)}. It was "
+                f"trained for {shlex.join(network.simulator) or 'an unknown one'}; train one for this simulator"
+            )
+        if columns is not None and told_in_bulk:
+            proposer.expect(usual_priors(network.network, columns, known))
+        return proposer
+
+    # ---- training ----------------------------------------------------------------------------------------------------
+
+    def train(
+        self,
+        n: int,
+        lstm_dim: int = 512,
+        lstm_depth: int = 1,
+        batch_size: int = 512,
+        seed: int | None = None,
+        data: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        progress: bool | Progress | None = None,
+        *,
+        components: int = 10,
+        lr: float = 1e-3,
+        patience: int = 0,
+        train_on: str = "accepted",
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        embeddings: Mapping[str, nn.Module] | None = None,
+        architecture: Mapping[str, Any] | None = None,
+        threads: int | None = None,
+        on_failure: OnFailure = "raise",
+        checkpoint_every: float = 120.0,
+        tensorboard: str | os.PathLike[str] | None = None,
+    ) -> Network:
+        """Trains a proposal network on n traces of the prior, fresh ones or those of a folder that ``record`` wrote.
+
+        data: that folder. checkpoint: the file for the network, written every ``checkpoint_every`` seconds and at the
+        end; with resume=True a training that was interrupted goes on from there. components: of mixtures. patience:
+        evaluations without a better held-out loss after which to stop, 0 for never. shapes: of observations that are
+        not flat, such as {"calorimeter": (20, 20)}, an image. embeddings: torch modules of your own, by observation.
+        architecture: other sizes, by their names in ars.network.NetworkConfig. threads: of torch. tensorboard: a folder
+        for its logs.
+        """
+        with _torch_needed("Simulator.train"):
+            from ars.network.checkpoint import load_training, training_path
+            from ars.network.core import NetworkConfig
+            from ars.network.fit import train_simulator
+            from ars.network.training import TrainingConfig
+        _choice("on_failure", on_failure, ("raise", "zero", "skip"))
+        sizes = {"lstm_dim": lstm_dim, "lstm_depth": lstm_depth, "components": components}
+        if seed is None and resume and checkpoint is not None and training_path(checkpoint).exists():
+            seed = int(load_training(training_path(checkpoint), embeddings).about["config"]["seed"])
+        config = TrainingConfig(
+            traces=_integer("n", n, 1, 2**40),
+            batch_size=_integer("batch_size", batch_size, 1, 2**20),
+            lr=lr,
+            seed=_seed(seed),
+            patience=patience,
+            train_on=train_on,
+        )
+        return train_simulator(
+            self,
+            config,
+            NetworkConfig.from_dict({**(architecture or {}), **sizes}),
+            data=data,
+            out=checkpoint,
+            resume=resume,
+            shapes=shapes,
+            embeddings=embeddings,
+            on_failure=on_failure,
+            checkpoint_every=checkpoint_every,
+            threads=threads,
+            progress=progress,
+            tensorboard=tensorboard,
+        )
+
+    def record(
+        self,
+        n: int,
+        directory: str | os.PathLike[str],
+        seed: int | None = None,
+        *,
+        shard_traces: int = 16_384,
+        on_failure: OnFailure = "raise",
+        progress: bool | Progress | None = None,
+    ) -> Recording:
+        """Draws prior traces until the folder holds n, in shards that survive a crash; for ``train(data=...)``."""
+        with _torch_needed("Simulator.record"):
+            from ars.network.shards import record
+        _choice("on_failure", on_failure, ("raise", "zero", "skip"))
+        count, size = _integer("n", n, 1, 2**40), _integer("shard_traces", shard_traces, 1, 2**30)
+        return record(self, count, directory, seed=seed, shard_traces=size, on_failure=on_failure, progress=progress)
 
     def _prior_chunk(
         self,
@@ -310,7 +443,7 @@ class Simulator:
     def _run(
         self,
         config: RunConfig,
-        proposer: Proposer,
+        proposer: HandProposer | PriorProposer | NetworkProposer,
         on_failure: str,
         progress: Progress,
         result: Callable[[Columns, Sequence[Site], RunSummary | None], _Result],
@@ -326,12 +459,15 @@ class Simulator:
                 raise
             finally:
                 progress.close()
-        found = result(recorder.columns(), session.known_sites, summary)
+        columns = recorder.columns()
+        found = result(columns, session.known_sites, summary)
         if failure := recorder.error():
             failure.partial = found
             raise failure
         if isinstance(proposer, HandProposer):
             proposer.warn_of_unused(session.known_sites)
+        elif not isinstance(proposer, PriorProposer):
+            proposer.warn_of_unknown(columns, session.known_sites)
         if on_failure == "skip" and recorder.failures:
             warnings.warn(
                 f"{len(recorder.failures)} of {recorder.done} traces failed and were dropped, which biases what is "

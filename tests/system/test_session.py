@@ -183,7 +183,7 @@ def test_one_run_at_a_time(fake: Callable[..., ars.Simulator]) -> None:
         ({"traces": 0}, ValueError, "traces must be from 1"),
         ({"traces": 1.5}, TypeError, "traces must be an integer"),
         ({"seed": -1}, ValueError, "seed must be from 0"),
-        ({"network": object()}, TypeError, "networks come from Simulator.train"),
+        ({"network": object()}, TypeError, "network must be an ars.Network, from Simulator.train"),
         ({"budget": 3}, TypeError, "budget must be an ars.Budget"),
         ({"in_loops": "net"}, ValueError, "in_loops must be 'proposal' or 'prior', not 'net'"),
         ({"on_failure": "ignore"}, ValueError, "on_failure must be"),

@@ -1,0 +1,297 @@
+"""The network as a proposer, over batches built here: what is served is what was trained, whatever waits together."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+import ars
+from ars import _native as native
+from ars._native import NO_SITE, DistKind, ReplyFlag, SiteKind
+from ars.columns import Columns, Site
+from ars.distributions import decode
+from ars.wire import PRIOR, Replies, SiteTable, StepBatch
+
+torch = pytest.importorskip("torch")
+from ars.network import NetworkConfig, ProposalNetwork, SiteSpec, TraceBatch, Vocabulary  # noqa: E402
+from ars.network.proposer import NetworkProposer, UsualPriors  # noqa: E402
+
+SIZES = NetworkConfig(
+    lstm_dim=16, lstm_depth=2, observe_dim=8, observe_hidden=16, site_dim=6, value_dim=8, head_hidden=16
+)
+PRIORS: list[tuple[DistKind, tuple[float, ...]]] = [
+    (DistKind.UNIFORM, (-1.0, 3.0)),
+    (DistKind.NORMAL, (2.0, 0.5)),
+    (DistKind.CATEGORICAL, (0.2, 0.5, 0.3)),
+    (DistKind.BERNOULLI, (0.3,)),
+    (DistKind.POISSON, (4.0,)),
+    (DistKind.GAMMA, (2.0, 0.5)),
+    (DistKind.TRUNCATED_NORMAL, (0.0, 1.0, 0.0, np.inf)),
+    (DistKind.CATEGORICAL, (0.6, 0.4)),
+]
+UNKNOWN = len(PRIORS)  # a site that the network does not know
+OTHER_KIND = UNKNOWN + 1  # one that it knows with another prior
+SITES = SiteTable(
+    [
+        *(Site(i, SiteKind.SAMPLE, kind, f"s{i}") for i, (kind, _) in enumerate(PRIORS)),
+        Site(UNKNOWN, SiteKind.SAMPLE, DistKind.NORMAL, "new"),
+        Site(OTHER_KIND, SiteKind.SAMPLE, DistKind.NORMAL, "changed"),
+    ]
+)
+OBSERVED = {"y": [0.4, -1.0]}
+Told = tuple[int, int, float]  # site, instance, value
+Row = tuple[int, int, int, int, Sequence[Told]]  # trace, state, site, instance, told
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def network() -> ProposalNetwork:
+    # Known in another order than the host numbers them.
+    known = [SiteSpec(f"s{i}", kind, len(p)) for i, (kind, p) in reversed(list(enumerate(PRIORS)))]
+    vocabulary = Vocabulary([*known, SiteSpec("changed", DistKind.GAMMA, 2)])
+    network = ProposalNetwork(SIZES, vocabulary, {"y": (2,)}, seed=1)
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():  # the initial weights propose nearly the prior, whatever the input
+        for parameter in network.parameters():
+            parameter.add_(0.15 * torch.randn(parameter.shape, generator=generator))
+    return network.eval()
+
+
+def encoded(kind: DistKind, params: Sequence[float]) -> bytes:
+    header = np.array([(kind, 0, len(params))], dtype=native.DTYPES["dist"]).tobytes()
+    return header + np.array(params, dtype=np.float64).tobytes()
+
+
+def prior_of(site: int) -> bytes:
+    if site == NO_SITE:
+        return b""
+    return encoded(*PRIORS[site]) if site < len(PRIORS) else encoded(DistKind.NORMAL, (0.0, 1.0))
+
+
+def batch(*rows: Row) -> StepBatch:
+    told = [t for *_, ts in rows for t in ts]
+    return StepBatch(
+        ticket=np.arange(len(rows), dtype=np.uint32),
+        trace=np.array([r[0] for r in rows], dtype=np.uint64),
+        state=np.array([r[1] for r in rows], dtype=np.uint64),
+        site=np.array([r[2] for r in rows], dtype=np.uint32),
+        instance=np.array([r[3] for r in rows], dtype=np.uint32),
+        told_offsets=np.cumsum([0] + [len(r[4]) for r in rows]),
+        told_site=np.array([t[0] for t in told], dtype=np.uint32),
+        told_instance=np.array([t[1] for t in told], dtype=np.uint32),
+        told_value=np.array([t[2] for t in told], dtype=np.float64),
+        priors=tuple(prior_of(r[2]) for r in rows),
+    )
+
+
+def ask(proposer: NetworkProposer, *rows: Row) -> Replies:
+    replies = proposer.step(batch(*rows), SITES)
+    for proposal in replies.proposals:
+        if proposal and proposal != PRIOR:
+            native.check(proposal)
+    return replies
+
+
+def a_trace(seed: int, length: int, sites: int = len(PRIORS)) -> list[Told]:
+    """Latents with values drawn from their priors."""
+    rng = np.random.default_rng(seed)
+    latents: list[Told] = []
+    for site in rng.integers(0, sites, size=length).tolist():
+        instance = sum(other[0] == site for other in latents)
+        latents.append((site, instance, float(native.sample(prior_of(site), 1, int(rng.integers(1 << 40)))[0])))
+    return latents
+
+
+def log_q(proposals: Sequence[bytes], latents: Sequence[Told]) -> np.ndarray:
+    """By the C code, from the bytes."""
+    return np.array([native.log_density(p, [t[2]])[0] for p, t in zip(proposals, latents, strict=True)])
+
+
+def trained_log_q(network: ProposalNetwork, traces: list[list[Told]]) -> np.ndarray:
+    """What training sees, [T, B]."""
+    shape = (max(map(len, traces)), len(traces))
+    site, instance = np.full(shape, -1), np.zeros(shape, np.int64)
+    value, prior, categories = np.zeros(shape), np.zeros((*shape, 4)), np.zeros((*shape, 3))
+    for column, latents in enumerate(traces):
+        for row, (number, which, x) in enumerate(latents):
+            kind, params = PRIORS[number]
+            site[row, column] = network.vocabulary.index(f"s{number}")
+            instance[row, column], value[row, column] = which, x
+            into = categories if kind is DistKind.CATEGORICAL else prior
+            into[row, column, : len(params)] = params
+    t = torch.from_numpy
+    y = torch.tensor(OBSERVED["y"]).expand(len(traces), -1)
+    n_categories = t((categories > 0).sum(-1))
+    padded = TraceBatch(t(site), t(instance), t(value), t(prior), t(categories), n_categories, t(site >= 0), {"y": y})
+    with torch.no_grad():
+        found: np.ndarray = network.log_probs(padded).numpy()
+    return found
+
+
+def test_a_trace_that_is_served_step_by_step_is_as_in_training(network: ProposalNetwork) -> None:
+    traces = [a_trace(seed, length) for seed, length in enumerate((12, 3, 7, 1, 9, 12, 5))]
+    expected = trained_log_q(network, traces)
+    proposer = NetworkProposer(network, OBSERVED)
+    states = [0] * len(traces)
+    for at in range(12):
+        running = [n for n, latents in enumerate(traces) if at < len(latents)]
+        replies = ask(
+            proposer, *((n, states[n], *traces[n][at][:2], traces[n][at - 1 : at] if at else []) for n in running)
+        )
+        found = log_q(replies.proposals, [traces[n][at] for n in running])
+        assert found == pytest.approx(expected[at, running], abs=2e-4)
+        assert not replies.flags.any()
+        for n, state in zip(running, replies.state.tolist(), strict=True):
+            states[n] = state
+    proposer.end_trace(np.arange(7, dtype=np.uint64))
+    assert proposer.pool.live == 0
+
+
+def usual(network: ProposalNetwork) -> UsualPriors:
+    found = UsualPriors(np.zeros((len(network.vocabulary), 4)), np.zeros((len(network.vocabulary), 3)))
+    for i, (kind, params) in enumerate(PRIORS):
+        into = found.categories if kind is DistKind.CATEGORICAL else found.prior
+        into[network.vocabulary.index(f"s{i}"), : len(params)] = params
+    return found
+
+
+def test_latents_told_together_are_seen_one_after_another(network: ProposalNetwork) -> None:
+    """Rows with different numbers of them share a batch; a request that only tells is on the way of one."""
+    latents = a_trace(5, 10)
+    expected = trained_log_q(network, [latents])[-1, 0]
+    proposer = NetworkProposer(network, OBSERVED)
+    proposer.expect(usual(network))
+    last, told = latents[-1], latents[:-1]
+    asked = ask(proposer, (1, 0, *told[0][:2], []), (2, 0, *told[3][:2], told[:3]), (3, 0, NO_SITE, 0, told[:5]))
+    assert asked.proposals[2] == b""
+    s1, s2, s3 = asked.state.tolist()
+    replies = ask(
+        proposer,
+        (0, 0, *last[:2], told),
+        (1, s1, *last[:2], told),
+        (2, s2, *last[:2], told[3:]),
+        (3, s3, *last[:2], told[5:]),
+        (4, 0, *told[0][:2], []),
+    )
+    assert log_q(replies.proposals[:4], [last] * 4) == pytest.approx([expected] * 4, abs=2e-4)
+
+
+def test_states_are_immutable_and_equal_questions_are_answered_once(network: ProposalNetwork) -> None:
+    proposer = NetworkProposer(network, OBSERVED)
+    first = ask(proposer, *((trace, 0, 0, 0, []) for trace in (7, 8, 7, 7)))
+    assert proposer.answered == 1
+    assert len(set(first.proposals)) == 1
+    seven, eight = first.state.tolist()[:2]
+    assert first.state.tolist() == [seven, eight, seven, seven]
+    assert proposer.pool.live == 2
+    told = [(0, 0, 1.5)]
+    rows: list[Row] = [(7, seven, 1, 0, told), (7, seven, 1, 0, told), (7, seven, 1, 0, [(0, 0, 1.25)])]
+    tries = ask(proposer, *rows, (8, eight, 1, 0, told))
+    assert proposer.answered == 4
+    assert tries.proposals[0] == tries.proposals[1] == tries.proposals[3] != tries.proposals[2]
+    again = ask(proposer, rows[0])  # a retry, after other requests went on from the state
+    assert again.proposals[0] == tries.proposals[0]
+    follow = [(1, 0, 2.0)]
+    ends = ask(proposer, (7, int(tries.state[0]), 5, 0, follow), (7, int(again.state[0]), 5, 0, follow))
+    assert ends.proposals[0] == ends.proposals[1]
+    proposer.end_trace(np.array([7], np.uint64))
+    assert proposer.pool.live == 2
+    with pytest.raises(ars.ProtocolError, match="its trace is over"):
+        ask(proposer, rows[0])
+    with pytest.raises(ars.ProtocolError, match="belongs to trace 8"):
+        ask(proposer, (9, eight, 1, 0, told))
+
+
+def test_an_answer_does_not_depend_on_what_else_waits(network: ProposalNetwork) -> None:
+    """The design asks that a seed gives the same traces however many workers run."""
+    rows: list[Row] = [(n, 0, n % len(PRIORS), 0, a_trace(n, n % 4)) for n in range(53)]
+    together = ask(NetworkProposer(network, OBSERVED), *rows)
+    for size in (1, 2, 5, 16):
+        proposer = NetworkProposer(network, OBSERVED)
+        for begin in range(0, len(rows), size):
+            apart = ask(proposer, *rows[begin : begin + size])
+            for one, other in zip(apart.proposals, together.proposals[begin : begin + size], strict=True):
+                assert len(one) == len(other)
+                a, b = np.frombuffer(one, offset=8), np.frombuffer(other, offset=8)
+                assert a == pytest.approx(b, rel=1e-5, abs=1e-12)
+
+
+def test_a_categorical_proposal_has_as_many_categories_as_its_prior(network: ProposalNetwork) -> None:
+    replies = ask(NetworkProposer(network, OBSERVED), (0, 0, 2, 0, []), (0, 0, 7, 0, []))
+    three, two = (decode(p) for p in replies.proposals)
+    assert isinstance(three, ars.Categorical) and isinstance(two, ars.Categorical)
+    assert [len(p) for p in replies.proposals] == [8 + 8 * 3, 8 + 8 * 2]
+
+
+@pytest.mark.parametrize("site", [UNKNOWN, OTHER_KIND])
+def test_an_unknown_site_is_left_to_the_prior(network: ProposalNetwork, site: int) -> None:
+    """And asking about it or not makes no difference to what follows."""
+    proposer = NetworkProposer(network, OBSERVED)
+    replies = ask(proposer, (0, 0, site, 0, []), (1, 0, 0, 0, []))
+    assert replies.proposals[0] == PRIOR
+    assert replies.flags.tolist() == [ReplyFlag.ALWAYS_PRIOR, 0]
+    told = [(site, 0, 0.7)]
+    after = ask(proposer, (0, int(replies.state[0]), 1, 0, told), (2, 0, 1, 0, told), (3, 0, 1, 0, []))
+    a, b, without = (np.frombuffer(p, offset=8) for p in after.proposals)
+    assert a == pytest.approx(b, rel=1e-5, abs=1e-12)
+    assert not np.allclose(a, without, rtol=1e-3)
+
+
+def test_unknown_sites_are_counted_and_listed(network: ProposalNetwork) -> None:
+    samples = np.zeros(6, native.DTYPES["sample"])
+    samples["site"] = [UNKNOWN, 0, OTHER_KIND, UNKNOWN, 1, UNKNOWN]
+    empty = {name: np.zeros(0) for name in Columns._fields}
+    columns = Columns(**(empty | {"samples": samples}))
+    proposer = NetworkProposer(network, OBSERVED)
+    with pytest.warns(ars.NetworkWarning) as caught:
+        proposer.warn_of_unknown(columns, SITES.all())
+    assert len(caught) == 1
+    text = str(caught[0].message)
+    assert "does not know 2 of the 4 latents that were drawn" in text
+    assert "in 4 draws: 'new' (3), 'changed' (1, with a NORMAL prior; the network has GAMMA)" in text
+    samples["site"] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        proposer.warn_of_unknown(columns, SITES.all())
+
+
+@pytest.mark.parametrize(
+    ("observed", "complaint"),
+    [
+        ({"y": [1.0]}, r"'y' has shape \(1,\), the network was made for \(2,\)"),
+        ({"z": [1.0, 2.0]}, "made for the observations 'y', but 'z' were given"),
+        ({}, "but none were given"),
+        ({"y": [1.0, np.nan]}, "NaN"),
+    ],
+)
+def test_data_of_another_shape_are_refused(
+    network: ProposalNetwork, observed: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(ars.ObservationError, match=complaint):
+        NetworkProposer(network, observed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("told", [[], [(1, 0, 0.5)], [(0, 1, 0.5)]])
+def test_the_latent_that_was_asked_about_must_be_told(network: ProposalNetwork, told: list[Told]) -> None:
+    proposer = NetworkProposer(network, OBSERVED)
+    state = int(ask(proposer, (0, 0, 0, 0, [])).state[0])
+    with pytest.raises(ars.ProtocolError, match="the first value told is not that of the latent"):
+        ask(proposer, (0, state, 2, 0, told))
+
+
+def test_damaged_weights_are_named() -> None:
+    network = ProposalNetwork(SIZES, Vocabulary([SiteSpec("s0", DistKind.UNIFORM, 2)]), {"y": (2,)})
+    with torch.no_grad():
+        network.heads["UNIFORM"].last.bias.fill_(np.nan)
+    with pytest.raises(ars.ProposalError, match="damaged"):
+        ask(NetworkProposer(network, OBSERVED), (0, 0, 0, 0, []))
