@@ -135,6 +135,15 @@ def _torch_needed(what: str) -> Iterator[None]:
         raise ImportError(f"{what} needs {error.name}: pip install 'libars[network]'", name=error.name) from error
 
 
+def _one_torch_thread() -> contextlib.AbstractContextManager[None]:
+    """Batches are small, and torch's threads spin while they wait for each other: on two cores that the simulators use
+    too, a second thread made serving eight times slower.
+    """
+    from ars.network.training import one_torch_thread
+
+    return one_torch_thread()
+
+
 # ---- a run -----------------------------------------------------------------------------------------------------------
 
 
@@ -287,7 +296,8 @@ class Simulator:
         def result(columns: Columns, sites: Sequence[Site], summary: RunSummary | None) -> Posterior:
             return Posterior(columns, sites, run=info, stats=summary.stats() if summary else {}, observed=data)
 
-        return self._run(config, proposer, on_failure, make_progress(progress), result)
+        with _one_torch_thread() if network is not None else contextlib.nullcontext():
+            return self._run(config, proposer, on_failure, make_progress(progress), result)
 
     def _network_proposer(
         self, network: Network, data: Mapping[str, npt.NDArray[np.float64]], in_loops: str

@@ -1,9 +1,10 @@
-"""``ars demo``: two simulators whose evidence is known exactly, weighed in every way."""
+"""``ars demo``: simulators whose evidence is known exactly, weighed in every way; one with a network trained here."""
 
 from __future__ import annotations
 
 import argparse
 import csv
+import importlib.util
 import math
 import sys
 import warnings
@@ -17,15 +18,16 @@ if TYPE_CHECKING:
     from ars.diagnostics import Evidence
     from ars.posterior import Posterior, Traces
 
-HELP = "Show on two small simulators that ARS weights are right, and that leaving out the correction is not."
+HELP = "Train a small network, and show on three simulators that ARS weights are right and others are not."
 
 _BUDGETS = (1, 2, 10)  # M; N is 10
 _TRACES, _QUICK_TRACES = 3000, 600
+_TRAIN = 60_000
 _TOO_FAR = 4.0  # standard errors
 _READING = """\
 "exact" is the true evidence. "ars", "collapsed" and "prior in loops" lie within a few standard errors of it. "biased"
 leaves out the loops' correction and does not, however many traces it is given. "ic" would, on average over very many
-runs: its weights have infinite variance here, so one run lies far below, and its standard error means nothing."""
+runs: its weights can have infinite variance, so that one run lies far off and its standard error means nothing."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,12 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--simulator",
         type=Path,
         metavar="PATH",
-        help="the beta_bernoulli executable, with truncated_normal beside it, or their directory "
+        help="the beta_bernoulli executable, with the others beside it, or their directory "
         "(default: those installed with this package)",
     )
     parser.add_argument("--output", type=Path, default=Path("demo"), metavar="DIR", help="default: ./demo")
     parser.add_argument("--traces", type=_positive, metavar="N", help=f"per run; default: {_TRACES}")
-    parser.add_argument("--quick", action="store_true", help=f"{_QUICK_TRACES} traces per run: a few seconds")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{_QUICK_TRACES} traces per run and no training: a few seconds"
+    )
 
 
 def _positive(text: str) -> int:
@@ -77,16 +81,16 @@ def truncated_normal_density(x: float, y: float) -> float:
 
 
 class Example(NamedTuple):
-    """A simulator, its data, proposals written by hand, and what is known exactly."""
+    """A simulator, its data, where its proposals come from, and what is known exactly."""
 
     title: str
     executable: str
     arguments: tuple[str, ...]
     observe: Mapping[str, Any]
-    proposals: Mapping[str, Any]
+    proposals: Mapping[str, Any] | None  # by hand; None: a network is trained
     evidence: float
     p_accept: Any  # of its one loop: a number, or a function of the values
-    q_accept: Any
+    q_accept: Any  # None: nobody knows
     shown: str  # the result to plot
     density: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]  # its exact posterior
 
@@ -126,6 +130,27 @@ def truncated_normal(y: float = -1.0, slope: float = 0.25) -> Example:
         q_accept=lambda t: cdf(slope * t["x"]),
         shown="x_final",
         density=(x, np.array([truncated_normal_density(float(point), y) for point in x]) / evidence),
+    )
+
+
+def marsaglia(y: float = -1.0, noise: float = 0.1) -> Example:
+    """Two data, both y, of a Normal(mu, noise); mu is Normal(0, 1), drawn by Marsaglia's polar method."""
+    variance = 1.0 / (1.0 + 2.0 / noise**2)
+    mean = variance * 2.0 * y / noise**2
+    log_evidence = -0.5 * (math.log(2 * math.pi) * 2 + 4 * math.log(noise) - math.log(variance))
+    log_evidence -= 0.5 * (2.0 * y**2 / noise**2 - mean**2 / variance)
+    x = np.linspace(mean - 5 * math.sqrt(variance), mean + 5 * math.sqrt(variance), 201)
+    return Example(
+        title=f"Marsaglia's polar method with a network trained here, y1 = y2 = {y:g}",
+        executable="marsaglia",
+        arguments=(),
+        observe={"y1": y, "y2": y},
+        proposals=None,
+        evidence=math.exp(log_evidence),
+        p_accept=math.pi / 4,
+        q_accept=None,
+        shown="mu",
+        density=(x, np.exp(-0.5 * (x - mean) ** 2 / variance) / math.sqrt(2 * math.pi * variance)),
     )
 
 
@@ -224,11 +249,16 @@ def _run_example(example: Example, executable: Path, traces: int) -> Shown:
 
     with Simulator([str(executable), *example.arguments]) as simulator:
         prior = simulator.prior(traces, seed=1, progress=progress("prior"))
+        network = None
+        if example.proposals is None:
+            print(f"training a network on {_TRAIN:,} traces", file=sys.stderr)
+            network = simulator.train(_TRAIN, lstm_dim=64, batch_size=256, seed=1, progress=True)
         runs = {
             M: simulator.posterior(
                 example.observe,
                 traces,
                 proposals=example.proposals,
+                network=network,
                 budget=Budget(M=M, N=10),
                 seed=10 + M,
                 progress=progress(f"M = {M}"),
@@ -242,7 +272,9 @@ def _run_example(example: Example, executable: Path, traces: int) -> Shown:
     last = runs[_BUDGETS[-1]]
     loop = next(iter(last.loops))
     rows = [_row(example, f"ars M={M} N=10", run, "ars") for M, run in runs.items()]
-    rows.append(_row(example, "collapsed", last, "collapsed", pA={loop: example.p_accept}, qA={loop: example.q_accept}))
+    if example.q_accept is not None:
+        accept = {"pA": {loop: example.p_accept}, "qA": {loop: example.q_accept}}
+        rows.append(_row(example, "collapsed", last, "collapsed", **accept))
     rows.append(_row(example, "prior in loops", in_prior, "prior"))
     rows.append(_row(example, "ic", last, "ic"))
     rows.append(_row(example, "biased", last, "biased"))
@@ -308,12 +340,17 @@ def _text(shown: Shown, *, markdown: bool = False) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     traces = arguments.traces or (_QUICK_TRACES if arguments.quick else _TRACES)
-    examples = (beta_bernoulli(), truncated_normal())
+    examples = [beta_bernoulli(), truncated_normal()]
+    if importlib.util.find_spec("torch") and not arguments.quick:
+        examples.append(marsaglia())
+    elif not arguments.quick:
+        print("No trained network: pip install libars[network]", file=sys.stderr)
     executables = [_find(arguments.simulator, example.executable) for example in examples]
     shown = []
     for example, executable in zip(examples, executables, strict=True):
-        print(f"{example.title}: {len(_BUDGETS) + 2} runs of {traces:,} traces", file=sys.stderr)
-        shown.append(_run_example(example, executable, traces))
+        per_run = traces if example.proposals is not None else max(traces // 2, 100)  # a network takes its time
+        print(f"{example.title}: {len(_BUDGETS) + 2} runs of {per_run:,} traces", file=sys.stderr)
+        shown.append(_run_example(example, executable, per_run))
     _write(shown, arguments.output)
     for each in shown:
         print(f"\n{_text(each)}")
