@@ -212,13 +212,13 @@ def test_a_loss_that_is_not_finite_ends_the_training_and_harms_nothing(
 ) -> None:
     trainer = trainer_for(Written(), EVERY_BATCH)
     path = tmp_path / "t"
-    real = trainer.network.loss
+    real = trainer.network.log_probs
 
-    def loss(batch: Any) -> Any:
+    def log_probs(batch: Any) -> Any:
         value = real(batch)
         return value * math.nan if trainer.position >= 320 and trainer.network.training else value
 
-    monkeypatch.setattr(trainer.network, "loss", loss)
+    monkeypatch.setattr(trainer.network, "log_probs", log_probs)
     callbacks = Callbacks(checkpoint=lambda state: save_training(path, state), checkpoint_every=0.0)
     with pytest.raises(TrainingError, match=r"the loss became nan after 320 traces, at a learning rate of"):
         train(trainer, Written(), callbacks)
@@ -231,11 +231,45 @@ def test_a_gradient_that_is_not_finite_changes_no_weight(monkeypatch: pytest.Mon
     trainer = trainer_for(Written(), EVERY_BATCH)
     before = {name: tensor.clone() for name, tensor in trainer.network.named_parameters()}
     parameter = next(iter(trainer.network.lstm.parameters()))
-    real = trainer.network.loss
-    monkeypatch.setattr(trainer.network, "loss", lambda batch: real(batch) + 0 * torch.sqrt(0 * parameter).sum())
+    real = trainer.network.log_probs
+    bad = lambda batch: real(batch) + 0 * torch.sqrt(0 * parameter).sum()  # noqa: E731
+    monkeypatch.setattr(trainer.network, "log_probs", bad)
     with pytest.raises(TrainingError, match="norm of the gradient became nan"):
         train(trainer, Written())
     assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.network.named_parameters())
+
+
+def test_slices_add_up_to_the_batch() -> None:
+    """With three threads the gradients are those of the whole batch, but for rounding."""
+    source = Written(late=100)
+    config = dataclasses.replace(EVERY_BATCH, traces=200, batch_size=200)
+    found = []
+    for threads in (1, 3):
+        trainer = trainer_for(source, config)
+        trainer.threads = threads
+        train(trainer, source)
+        found.append((trainer.history[-1], {n: p.grad for n, p in trainer.network.named_parameters()}))
+    (one, gradients), (three, sums) = found
+    assert one.loss == pytest.approx(three.loss, rel=1e-7) and one.held_out == pytest.approx(three.held_out, rel=1e-6)
+    assert any(g is not None and bool(g.abs().max() > 1e-3) for g in gradients.values())
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(sums[name], gradient, rtol=1e-3, atol=1e-6, msg=name)
+
+
+def test_clipping_scales_every_gradient_once() -> None:
+    """Parameters that have the same gradient, such as an LSTM's two biases, must not share its memory."""
+    source = Written()
+    norms = []
+    for clip in (1e9, 1e-3):
+        trainer = trainer_for(source, dataclasses.replace(EVERY_BATCH, traces=32, clip=clip))
+        train(trainer, source)
+        gradients = {name: p.grad for name, p in trainer.network.named_parameters() if p.grad is not None}
+        assert len({g.data_ptr() for g in gradients.values()}) == len(gradients)
+        norms.append({name: float(g.norm()) for name, g in gradients.items()})
+    whole, clipped = norms
+    total = math.sqrt(sum(norm**2 for norm in whole.values()))
+    for name, norm in whole.items():
+        assert clipped[name] == pytest.approx(norm * 1e-3 / total, rel=1e-3), name
 
 
 # ---- the loop --------------------------------------------------------------------------------------------------------

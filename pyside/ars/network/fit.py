@@ -22,7 +22,7 @@ from ars.network.facade import Network
 from ars.network.files import StorageError
 from ars.network.history import Entry, TrainingHistory
 from ars.network.sources import FreshTraces, RecordedTraces, Source
-from ars.network.training import Callbacks, Trainer, TrainingConfig, held_out_batches, torch_threads, train
+from ars.network.training import Callbacks, Trainer, TrainingConfig, held_out_batches, one_torch_thread, train
 from ars.network.vocabulary import Vocabulary
 from ars.progress import Progress, StreamProgress, make_progress
 
@@ -53,7 +53,7 @@ def train_simulator(
     out: the file for the network. It and the training (net.training.safetensors) are written every ``checkpoint_every``
     seconds and at the end. resume: go on with the training that ``out`` has; if it has none, start one. shapes: of
     observations that are not flat, such as {"calorimeter": (20, 20)}, which is then seen as an image. embeddings: torch
-    modules of your own, by the name of the observation. threads: of torch.
+    modules of your own, by the name of the observation. threads: as many as torch uses, unless given.
     """
     if resume and out is None:
         raise ValueError("resume=True needs out=, the file of the network whose training is to go on")
@@ -69,9 +69,10 @@ def train_simulator(
     if resume and out is not None and training_path(out).exists():
         state = load_training(training_path(out), embeddings)
         config = _resumed_config(state, config, network, training_path(out))
-    with torch_threads(threads), torch.random.fork_rng(devices=[]):
+    threads = torch.get_num_threads() if threads is None else threads
+    with one_torch_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed % 2**63)
-        trainer = _trainer(source, config, network or NetworkConfig(), state, shapes, embeddings)
+        trainer = _trainer(source, config, network or NetworkConfig(), state, shapes, embeddings, threads)
         about = dataclasses.asdict(config) | {"source": source.describe()}
 
         def facade(history: TrainingHistory) -> Network:
@@ -132,6 +133,7 @@ def _trainer(
     state: TrainingState | None,
     shapes: Mapping[str, Sequence[int]] | None,
     embeddings: Mapping[str, nn.Module] | None,
+    threads: int,
 ) -> Trainer:
     """A trainer at its beginning, or where the state left off."""
     if state is not None and state.about.get("source") != source.describe():
@@ -144,10 +146,10 @@ def _trainer(
         batcher = Batcher(Vocabulary(), found)
         held_out = held_out_batches(parts, batcher, config.batch_size)
         network = ProposalNetwork(sizes, batcher.vocabulary, found, embeddings, config.seed)
-        return Trainer(network, config, held_out)
+        return Trainer(network, config, held_out, threads)
     network = state.network
     batcher = Batcher(network.vocabulary.copy(), network.observation_shapes)
-    trainer = Trainer(network, config, held_out_batches(parts, batcher, config.batch_size))
+    trainer = Trainer(network, config, held_out_batches(parts, batcher, config.batch_size), threads)
     trainer.restore(state)
     return trainer
 
