@@ -104,6 +104,8 @@ class FakeHost:
             if self.mode == "die" and finished >= 2 * CHUNK:
                 sys.stderr.write("boom: the world ended\n")
                 sys.stderr.flush()
+                self.socket.close(linger=2000)  # what was sent arrives: the death comes after it
+                self.socket.context.term()
                 os._exit(3)
             if self.mode == "error" and finished:
                 self.socket.send(wire.encode_error("no more memory in the segment", run))

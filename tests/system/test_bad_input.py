@@ -25,6 +25,7 @@ import ars
 from ars import wire
 from ars._native import DTYPES, Message, RunFlag
 from ars.errors import HostLostError, LaunchError, ObservationError, ProtocolError, TraceFailure
+from ars.launch import find_host
 
 HERE = Path(__file__).resolve().parent / "bad"
 SEED = 6
@@ -401,7 +402,7 @@ def test_a_controller_of_another_version_is_refused(where: str, programs: Mappin
     endpoint = f"ipc://{tmp_path}/s"
     socket.bind(endpoint)
     env = {**os.environ, "ARS_ENDPOINT": endpoint, "ARS_TOKEN": "0" * 32, "ARS_WORKERS": "2"}
-    env |= {"ARS_CONTROLLER_PID": str(os.getpid())}
+    env |= {"ARS_CONTROLLER_PID": str(os.getpid()), "ARS_HOST": find_host(os.environ)}
     process = subprocess.Popen([programs["bad"], "nothing"], env=env, stderr=subprocess.PIPE, text=True)
     try:
         assert socket.poll(5000)
