@@ -286,7 +286,8 @@ void ars__split(void) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t standard = cores < 1 ? 8 : cores > 32 ? ARS__MAX_WORKERS : (uint32_t)cores * 8;
     ars__me.n_workers = setting("ARS_WORKERS", standard, ARS__MAX_WORKERS);
-    ars__me.per_worker = setting("ARS_SNAPSHOTS", 64, ARS__MAX_SNAPSHOTS);
+    uint32_t fit = ARS__MAX_CHANNELS / ars__me.n_workers - 1;
+    ars__me.per_worker = setting("ARS_SNAPSHOTS", fit < 256 ? fit : 256, ARS__MAX_SNAPSHOTS);
     if ((uint64_t)ars__me.n_workers * (ars__me.per_worker + 1) > ARS__MAX_CHANNELS)
         cannot_start("ARS_WORKERS times ARS_SNAPSHOTS is too large; lower one of them", 0);
     int fd = memfd_create("ars", MFD_CLOEXEC), pair[2];

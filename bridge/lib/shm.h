@@ -211,7 +211,7 @@ struct ars__zygote_message {
  * ARS_TOKEN      32 hex digits, repeated in HELLO
  * ARS_HOST       path of ars-host; default: where it was installed
  * ARS_WORKERS    how many workers (default: 8 per core, at least 1, at most ARS__MAX_WORKERS)
- * ARS_SNAPSHOTS  snapshots alive per worker (default 64)
+ * ARS_SNAPSHOTS  snapshots alive per worker, so loops per trace (default 256)
  * ARS_ALIVE_FD   a descriptor the launcher reads: libars writes "A" when it is loaded, and "E" and a text if the program
  *                cannot become a simulator (threads, no ars-host, no memory); closed at the split
  * ARS_CONTROLLER_PID  (read by ars-host) exit when this process is gone

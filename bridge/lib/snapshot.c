@@ -128,25 +128,22 @@ static void live_as_snapshot(void) {
 
 /* ---- the worker's side ------------------------------------------------------------------------------------------------ */
 
-/* A slot that the host still reads is free soon; if all belong to this trace, none ever will be. */
+/* The lowest free slot, so that the slots in use stay few and their memory small. A slot that the host still reads is free
+ * soon; if all belong to this trace, none ever will be. */
 static uint32_t free_slot(void) {
-    static uint32_t next;
     for (;;) {
         uint32_t reading = ARS__NO_SLOT;
-        for (uint32_t k = 0; k < ars__me.per_worker; k++) {
-            uint32_t i = (next + k) % ars__me.per_worker;
+        for (uint32_t i = 0; i < ars__me.per_worker; i++) {
             if (pids[i]) continue;
-            if (atomic_load(&slot_at(i)->status) == ARS__SLOT_FREE) {
-                next = i + 1;
-                return i;
-            }
+            if (atomic_load(&slot_at(i)->status) == ARS__SLOT_FREE) return i;
             reading = i;
         }
         if (reading == ARS__NO_SLOT)
-            ars__fail(
-                ARS_FAIL_LIMIT, 0,
-                "one trace entered more than %u loops; each keeps a snapshot until the trace ends. Raise ARS_SNAPSHOTS",
-                ars__me.per_worker);
+            ars__fail(ARS_FAIL_LIMIT, 0,
+                      "one trace entered more than %u loops; each keeps a snapshot until the trace ends. Raise "
+                      "ARS_SNAPSHOTS in the "
+                      "simulator's environment",
+                      ars__me.per_worker);
         uint32_t status = atomic_load(&slot_at(reading)->status);
         if (status != ARS__SLOT_FREE) ars__futex_wait(&slot_at(reading)->status, status, 100000000);
     }

@@ -166,3 +166,12 @@ def test_many_requests_travel_in_one_message(csim: Callable[[str], str]) -> None
     with ars.Simulator([csim("truncated_normal"), "b"], workers=16) as sim:
         post = sim.posterior(observe=OBSERVE, traces=1000, proposals=proposals(), budget=ars.Budget(M=1, N=2), seed=7)
     assert post.stats["requests_per_message"] > 1.5
+
+
+def test_more_loops_than_snapshots_is_a_named_failure(csim: Callable[[str], str]) -> None:
+    with (
+        ars.Simulator([csim("sequence")], workers=2, env={"ARS_SNAPSHOTS": "2"}) as sim,
+        pytest.raises(ars.TraceFailure, match=r"more than 2 loops.*Raise ARS_SNAPSHOTS") as caught,
+    ):
+        sim.posterior(observe={"y": 1.0}, traces=5, budget=ars.Budget(M=1, N=2), seed=8)
+    assert {failure.kind for failure in caught.value.failures} == {"limit"}
