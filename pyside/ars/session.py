@@ -190,6 +190,10 @@ class Session:
         try:
             self._socket.send_multipart([self._peer, frame])
         except zmq.ZMQError as error:
+            # A process that dies closes its socket a moment before it can be waited for.
+            patience = time.monotonic() + 1.0
+            while not self._family.exited() and time.monotonic() < patience:
+                time.sleep(0.005)
             raise self._lost() from error
         self._sent += 1
 
