@@ -118,8 +118,6 @@ static bool enter(ars__site *site, const char *frame, const char *pointer, const
     loop->site = site;
     loop->frame = frame;
     loop->tries = 1;
-    loop->slot = ARS__NO_SLOT;
-    loop->snapshot = 0;
     loop->pin = pin;
     loop->mark = marked_at(site, frame)->mark;
     /* Elsewhere than settled, what looks like the mark may be a leftover in an array of variable length. */

@@ -81,9 +81,7 @@ struct ars__loop {
     const void *pin; /* which inlined copy of the loop */
     struct ars__mark_of_activation mark;
     uint32_t address; /* site id; unused under p */
-    uint32_t slot;
-    pid_t snapshot; /* 0: none */
-    int32_t record; /* index among the trace's loops */
+    int32_t record;   /* index among the trace's loops */
     uint64_t tries;
     struct ars__mark entry;
     uint64_t entry_state;
@@ -187,7 +185,6 @@ struct ars__process {
 
     struct ars__snapshot *snapshot; /* in a snapshot and its continuations */
     size_t root;                    /* depth of the loop that is being estimated */
-    uint64_t run_tries;             /* tries of this run under p */
 };
 
 extern struct ars__process ars__me;

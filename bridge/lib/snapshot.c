@@ -183,8 +183,6 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
         ars__fail(ARS_FAIL_FORK, why, "a snapshot could not be forked: %s", strerror(why));
     }
     pids[slot] = pid;
-    loop->slot = slot;
-    loop->snapshot = pid;
     ars__me.trace.snapshots++;
     ((uint32_t *)(void *)ars__me.trace.slots.bytes)[loop->record] = slot;
 }
