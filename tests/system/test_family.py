@@ -78,7 +78,7 @@ def test_no_simulator_process_maps_libzmq_or_has_a_second_thread(csim: Callable[
                     seen.add((pid, depth))
                     if "libzmq" in maps:
                         wrong.append(f"{name} ({pid}) maps libzmq")
-                    if threads != 1:
+                    if threads > 1:  # 0: it was leaving at that moment
                         wrong.append(f"{name} ({pid}) has {threads} threads")
 
         looker = threading.Thread(target=look)
