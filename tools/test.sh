@@ -21,7 +21,7 @@ stage() { # stage NAME COMMAND...
 
 run_pytest() {
     set -o pipefail
-    ARS_BUILD_DIR=$PWD/$BUILD ARS_CSIM_DIR=$PWD/$BUILD/csim "$VENV/bin/python" -m pytest ${PYTEST_ARGS:-} 2>&1 |
+    ARS_BUILD_DIR=$PWD/$BUILD ARS_CSIM_DIR=$PWD/$BUILD/csim "$VENV/bin/python" -m pytest --durations=30 ${PYTEST_ARGS:-} 2>&1 |
         tee "$pytest_log"
 }
 
