@@ -98,6 +98,16 @@ static bool check_slots(struct host *host, const struct worker *worker, const st
     return true;
 }
 
+static void count_continuations(struct host *host, const struct record *r) {
+    for (uint32_t i = 0; i < r->view.trace.n_loops; i++) {
+        struct ars_wire_loop l;
+        memcpy(&l, r->loops + i * sizeof l, sizeof l);
+        host->run.counters.continuations += l.forks;
+        host->run.counters.tries_q += l.tries_q;
+        host->run.counters.tries_p += l.tries_p;
+    }
+}
+
 /* The trace at worker->parsed is over, for good or bad. */
 static void account(struct host *host, struct worker *worker, const struct record *r,
                     const struct ars_wire_failure *failure) {
@@ -108,6 +118,7 @@ static void account(struct host *host, struct worker *worker, const struct recor
         f.text[sizeof f.text - 1] = 0;
         ars__columns_fail(host, &f, r->view.trace.snapshots);
     } else {
+        count_continuations(host, r);
         ars__columns_add(host, &r->view);
     }
     memcpy(&header, worker->bytes.data + worker->parsed, sizeof header);
@@ -146,9 +157,6 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
     l.s_pq_sum = s->s_pq_sum;
     l.forks = s->forks;
     memcpy(r->loops + loop * sizeof l, &l, sizeof l);
-    host->run.counters.continuations += l.forks;
-    host->run.counters.tries_q += l.tries_q;
-    host->run.counters.tries_p += l.tries_p;
     if (status == ARS__SLOT_FAILED && !failure->kind) {
         *failure = s->failure;
         if (!ars__check_failure(failure, &why)) {

@@ -64,7 +64,9 @@ void ars__run_start(struct host *host, const unsigned char *frame) {
                                 .max_tries = config.max_tries,
                                 .flags = config.flags,
                                 .n_observed = config.header.count,
-                                .data_size = data_size};
+                                .data_size = data_size,
+                                .tries_q = config.tries_q,
+                                .runs_p = config.runs_p};
     ars__requeue(host, config.first_trace, config.n_traces);
     for (uint32_t w = 0; w < host->n_workers; w++) {
         struct worker *worker = &host->workers[w];

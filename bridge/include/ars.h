@@ -129,6 +129,21 @@ ARS_API const char *ars_strerror(int code);
 #define rs_end() ars_rs_end()
 #endif
 
+/* ars_reject(body, context) repeats bool body(void *context) until it returns true: a whole loop in one call, without
+ * marks. Unlike a marked loop it is never forked; under a controller its acceptance is estimated by calling body again,
+ * many times, before the tries of the simulator itself. That is much faster, and right if body keeps this promise:
+ *  - it changes nothing but *context and memory of its own: no global or static variable, no file, no generator of
+ *    random numbers other than ars_sample and ars_draw, nothing allocated that it does not free;
+ *  - it reads from *context nothing that an earlier call of it has written: every call begins alike.
+ * Whatever else body needs, it may read. After the loop *context is as the accepted try left it. A body that cannot keep
+ * the promise belongs in a loop with rs_start and rs_end. Nothing checks it: a body that breaks it makes wrong weights.
+ *
+ * The body may hold loops of either kind, and ars_reject may stand in a loop of either kind; there it estimates in every
+ * try of the outer loop, a marked loop only in the accepted one. A body that fails, fails its trace. An unnamed loop is
+ * called like an unnamed rs_start; ars_reject_named("theta", body, context) names it. */
+#define ars_reject(body, context) ARS__REJECT("", body, context)
+#define ars_reject_named(loop_name, body, context) ARS__REJECT("" loop_name, body, context)
+
 /* ---- private: what the loop macros are made of ------------------------------------------------------------------ */
 
 /* One static record per rs_start in the source. `scope` groups the records of one function, and the order of their
@@ -149,6 +164,7 @@ ARS_API void ars__register_sites(ars__site *const *begin, ars__site *const *end)
 ARS_API bool ars__rs_start(ars__site *site, void *frame, const void *pin);
 ARS_API void ars__rs_mark(void *mark);
 ARS_API void ars__rs_end(void *frame, const char *file, const char *func);
+ARS_API void ars__reject(ars__site *site, bool (*body)(void *), void *context);
 
 /* Loop identity is (site, frame). Four things in this macro keep the optimiser from blurring it:
  *  - &&ars__pin: a function whose label's address escapes cannot be inlined by Clang, and one that calls alloca cannot
@@ -186,19 +202,16 @@ template <class Tag> ars__site site_of<Tag>::site;
 template <class Tag> typename site_of<Tag>::registrar site_of<Tag>::registered;
 } // namespace ars_detail
 
-#define ARS__RS_START(loop_name)                                                                                       \
-    (__extension__({                                                                                                   \
-        __label__ ars__pin;                                                                                            \
-        static const char *const ars__func = __func__;                                                                 \
-        struct ars__tag {                                                                                              \
-            static const char *file() { return __FILE__; }                                                             \
-            static const char *func() { return ars__func; }                                                            \
-            static const char *name() { return loop_name; }                                                            \
-            static unsigned line() { return __LINE__; }                                                                \
-        };                                                                                                             \
-        (void)ars_detail::site_of<ars__tag>::registered;                                                               \
-        ARS__RS_CALL(&ars_detail::site_of<ars__tag>::site)                                                             \
-    }))
+#define ARS__SITE_HERE(loop_name)                                                                                      \
+    static const char *const ars__func = __func__;                                                                     \
+    struct ars__tag {                                                                                                  \
+        static const char *file() { return __FILE__; }                                                                 \
+        static const char *func() { return ars__func; }                                                                \
+        static const char *name() { return loop_name; }                                                                \
+        static unsigned line() { return __LINE__; }                                                                    \
+    };                                                                                                                 \
+    (void)ars_detail::site_of<ars__tag>::registered;
+#define ARS__SITE ars_detail::site_of<ars__tag>::site
 
 #else
 
@@ -211,14 +224,24 @@ static void __attribute__((constructor, unused)) ars__register_module(void) {
 }
 #endif
 
+#define ARS__SITE_HERE(loop_name)                                                                                      \
+    static ars__site ars__here = {__FILE__, __func__, __func__, loop_name, __LINE__, 0, 0};                            \
+    static ars__site *const ars__listed __attribute__((section("ars_sites"), used)) = &ars__here;                      \
+    (void)ars__listed;
+#define ARS__SITE ars__here
+#endif
+
 #define ARS__RS_START(loop_name)                                                                                       \
     (__extension__({                                                                                                   \
         __label__ ars__pin;                                                                                            \
-        static ars__site ars__here = {__FILE__, __func__, __func__, loop_name, __LINE__, 0, 0};                        \
-        static ars__site *const ars__listed __attribute__((section("ars_sites"), used)) = &ars__here;                  \
-        (void)ars__listed;                                                                                             \
-        ARS__RS_CALL(&ars__here)                                                                                       \
+        ARS__SITE_HERE(loop_name)                                                                                      \
+        ARS__RS_CALL(&ARS__SITE)                                                                                       \
     }))
-#endif
+
+#define ARS__REJECT(loop_name, body, context)                                                                          \
+    (__extension__({                                                                                                   \
+        ARS__SITE_HERE(loop_name)                                                                                      \
+        ars__reject(&ARS__SITE, (body), (context));                                                                    \
+    }))
 
 #endif /* ARS_H */

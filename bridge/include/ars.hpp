@@ -316,6 +316,15 @@ template <class F> __attribute__((noinline)) void reject_loop(ars__site *site, F
 
 #pragma GCC diagnostic pop
 
+template <class F> void reject_again(ars__site *site, F &body) {
+    typedef typename std::remove_reference<F>::type callable;
+    struct trampoline {
+        static bool run(void *target) { return (**static_cast<callable **>(target))(); }
+    };
+    callable *target = std::addressof(body);
+    ars__reject(site, &trampoline::run, &target);
+}
+
 } // namespace detail
 
 /* Repeats body() until it returns true. Every try must be independent of the tries before. The body is a lambda that
@@ -333,6 +342,23 @@ template <class F> void reject(F &&body, const char *file = __builtin_FILE(), un
 /* The same for a loop with a name, which keeps its address wherever the code moves. Any callable will do. */
 template <class F> void reject(const char *name, F &&body) {
     detail::reject_loop(detail::reject_by_name(name), body);
+}
+
+/* As ars::reject, but nothing is forked: the body is called again instead, which is much faster. It is right if the body
+ * keeps the promise of ars_reject in ars.h, for which *context is what the lambda captures: it changes nothing else, and
+ * reads from that nothing which an earlier call of it has written. Also for a loop with a name. */
+template <class F>
+void reject_in_place(F &&body, const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+    static_assert(!std::is_lvalue_reference<F>::value,
+                  "ars::reject_in_place without a name needs a lambda written in the call; else give it a name");
+#ifdef __GXX_RTTI
+    detail::reject_again(detail::reject_here(detail::reject_of<F>::site, file, line), body);
+#else
+    static_assert(sizeof(F) == 0, "without RTTI a loop needs a name: ars::reject_in_place(\"name\", body)");
+#endif
+}
+template <class F> void reject_in_place(const char *name, F &&body) {
+    detail::reject_again(detail::reject_by_name(name), body);
 }
 
 } // namespace ars

@@ -141,7 +141,9 @@ static double sample_latent(const char *name, const ars_dist *prior) {
     }
     ars__buffer_add(&t->samples, &record, sizeof record);
     t->log_ratio_all += log_p - log_q;
-    for (size_t i = 0; i < ars__me.loops.depth; i++) ars__me.loops.at[i].try_ratio += log_p - log_q;
+    /* A continuation's draws are none of the loops around the one that it estimates. */
+    for (size_t i = ars__me.root ? ars__me.root - 1 : 0; i < ars__me.loops.depth; i++)
+        ars__me.loops.at[i].try_ratio += log_p - log_q;
     return value;
 }
 

@@ -49,7 +49,8 @@ _Noreturn void ars__fail(enum ars_failure_kind kind, int detail, const char *for
     vsnprintf(failure.text, sizeof failure.text, format, args);
     va_end(args);
 
-    switch (ars__me.role) {
+    /* A continuation in place is the worker itself. */
+    switch (ars__continuing() && !ars__me.snapshot ? ARS__WORKER : ars__me.role) {
     case ARS__WORKER:
         ars__trace_send_failure(&failure);
         _exit(ARS__EXIT_FAILED);

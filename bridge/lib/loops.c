@@ -31,7 +31,7 @@ static bool in_place(const struct ars__mark_of_activation *mark, const char *poi
     return mark->at && pointer <= mark->below && *(const volatile uint64_t *)mark->at == mark->number;
 }
 
-_Noreturn static void fail_left(const struct ars__loop *loop, const char *how) {
+_Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how) {
     char name[200];
     ars__loop_name(loop->site, name, sizeof name);
     ars__fail(
@@ -47,12 +47,12 @@ void ars__loops_check(const char *caller, const char *what, const char *name) {
     char how[120];
     snprintf(how, sizeof how, "its function had ended when %s(%s%.60s%s) was called", what, name ? "\"" : "",
              name ? name : "", name ? "\"" : "");
-    fail_left(top, how);
+    ars__loop_left(top, how);
 }
 
 void ars__loops_reset(void) {
     struct ars__loop *top = ars__top(&ars__me.loops);
-    if (top) fail_left(top, "it was still open when the trace ended");
+    if (top) ars__loop_left(top, "it was still open when the trace ended");
 }
 
 /* The entry of this activation, which is the last one. Forgets activations deeper than this frame: they have returned. */
@@ -97,7 +97,7 @@ static struct ars__loop *push(void) {
 
 /* A loop without a snapshot keeps its first draw's proposal in memory of its own, which the next loop at this depth
  * takes over. */
-static void give_cache(struct ars__loop *loop) {
+void ars__loop_cache(struct ars__loop *loop) {
     if (ars__me.flags & ARS_RUN_PROPOSE_PRIOR) {
         if (!loop->owns_first) loop->first = NULL;
         return;
@@ -110,7 +110,7 @@ static void give_cache(struct ars__loop *loop) {
     loop->first->request_size = 0;
 }
 
-static bool enter(ars__site *site, const char *frame, const char *pointer, const void *pin) {
+struct ars__loop *ars__loop_open(ars__site *site, const char *frame) {
     struct ars__trace *t = &ars__me.trace;
     const struct ars__loop *outer = ars__top(&ars__me.loops);
     int32_t parent = outer ? outer->record : -1;
@@ -118,15 +118,11 @@ static bool enter(ars__site *site, const char *frame, const char *pointer, const
     loop->site = site;
     loop->frame = frame;
     loop->tries = 1;
-    loop->pin = pin;
-    loop->mark = marked_at(site, frame)->mark;
-    /* Elsewhere than settled, what looks like the mark may be a leftover in an array of variable length. */
-    bool fresh = pointer != loop->mark.settled || !in_place(&loop->mark, pointer);
-    if (fresh) loop->mark = (struct ars__mark_of_activation){.below = pointer - MOVED_BY};
+    loop->in_place = false;
     if (ars__me.role == ARS__RUN_P) {
         loop->record = -1;
         ars__me.loops.depth++;
-        return fresh;
+        return loop;
     }
     char name[ARS_WIRE_MAX_NAME + 1];
     ars__loop_name(site, name, sizeof name);
@@ -142,16 +138,26 @@ static bool enter(ars__site *site, const char *frame, const char *pointer, const
     loop->try_ratio = 0;
     ars__me.loops.depth++;
     t->entries++;
+    return loop;
+}
+
+static bool enter(ars__site *site, const char *frame, const char *pointer, const void *pin) {
+    struct ars__loop *loop = ars__loop_open(site, frame);
+    loop->pin = pin;
+    loop->mark = marked_at(site, frame)->mark;
+    /* Elsewhere than settled, what looks like the mark may be a leftover in an array of variable length. */
+    bool fresh = pointer != loop->mark.settled || !in_place(&loop->mark, pointer);
+    if (fresh) loop->mark = (struct ars__mark_of_activation){.below = pointer - MOVED_BY};
+    if (ars__me.role == ARS__RUN_P) return fresh;
     if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
         ars__snapshot_at_entry(loop);
     else
-        give_cache(loop);
+        ars__loop_cache(loop);
     return fresh;
 }
 
-/* Everything that the rejected try drew vanishes; the sum of its log p/q stays. */
-static void retry(struct ars__loop *loop) {
-    if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_rejected(loop);
+/* The sum of the try's log p/q stays. */
+void ars__loop_again(struct ars__loop *loop) {
     if (++loop->tries > ars__me.max_tries) {
         char name[200];
         ars__loop_name(loop->site, name, sizeof name);
@@ -188,15 +194,16 @@ bool ars__rs_start(ars__site *site, void *frame_address, const void *pin) {
     struct ars__loop *top = ars__top(&ars__me.loops);
     if (top && top->site == site && top->frame == frame) {
         if (pin != top->pin || !in_place(&top->mark, pointer))
-            fail_left(top, "its function was called again, or an array of variable length stands before rs_start");
-        retry(top);
+            ars__loop_left(top, "its function was called again, or an array of variable length stands before rs_start");
+        if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_rejected(top);
+        ars__loop_again(top);
         errno = kept;
         return false;
     }
-    if (top && frame > top->frame) fail_left(top, "its function had ended when another loop began");
+    if (top && frame > top->frame) ars__loop_left(top, "its function had ended when another loop began");
     for (size_t i = 0; i < ars__me.loops.depth; i++)
         if (ars__me.loops.at[i].site == site && ars__me.loops.at[i].frame == frame)
-            fail_left(top, "a loop around it was tried again");
+            ars__loop_left(top, "a loop around it was tried again");
     bool fresh = enter(site, frame, pointer, pin);
     errno = kept;
     return fresh;
@@ -205,15 +212,15 @@ bool ars__rs_start(ars__site *site, void *frame_address, const void *pin) {
 void ars__rs_end(void *frame, const char *file, const char *func) {
     if (ars__me.role == ARS__ALONE) return;
     struct ars__loop *top = ars__top(&ars__me.loops);
-    if (!top) {
+    if (!top || top->in_place) {
         const char *slash = strrchr(file, '/');
         ars__fail(
             ARS_FAIL_RS_END, 0,
             "rs_end was called in %.80s:%.80s, but no loop is open: call rs_start at the top of the loop, on every "
-            "try",
+            "try; the body of ars_reject has no marks of its own loop",
             slash ? slash + 1 : file, func);
     }
-    if ((char *)frame > top->frame) fail_left(top, "rs_end of a loop around it was called");
+    if ((char *)frame > top->frame) ars__loop_left(top, "rs_end of a loop around it was called");
     if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_accepted(top);
     ars__me.loops.depth--;
 }

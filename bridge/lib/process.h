@@ -89,6 +89,7 @@ struct ars__loop {
     double try_ratio; /* sum of log p/q of all that the present try has drawn; -inf is possible, so no differences */
     struct ars__first *first;
     bool owns_first;
+    bool in_place; /* ars_reject: repeated by us, never by rs_start */
 };
 
 /* A stack of the loops that are open. */
@@ -105,6 +106,14 @@ static inline struct ars__loop *ars__top(struct ars__loops *l) {
  * into libars. */
 void ars__loops_check(const char *caller, const char *what, const char *name);
 void ars__loops_reset(void);
+
+/* Opens a loop and records it; a continuation under p records nothing. */
+struct ars__loop *ars__loop_open(ars__site *site, const char *frame);
+/* Memory for the first draw's proposal, for a loop without a snapshot. */
+void ars__loop_cache(struct ars__loop *loop);
+/* The try was rejected: everything that it drew vanishes. */
+void ars__loop_again(struct ars__loop *loop);
+_Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how);
 void ars__loop_name(ars__site *site, char *text, size_t size);
 
 /* ---- sites (sites.c) --------------------------------------------------------------------------------------------- */
@@ -144,6 +153,9 @@ void ars__split(void);       /* returns in a worker */
 bool ars__worker_next(void); /* ends the trace in progress, waits for the next */
 void ars__alive_error(const char *text);
 
+/* The random stream of a continuation of the loop that was entered last. */
+void ars__take_stream(enum ars__role role, uint32_t number);
+
 void ars__snapshot_at_entry(struct ars__loop *loop);
 void ars__snapshots_dismiss_after(size_t record); /* those of the loops behind this one */
 void ars__snapshots_await(void);
@@ -176,6 +188,7 @@ struct ars__process {
     uint64_t run_number;
     uint64_t max_tries;
     uint32_t flags;
+    uint32_t want_tries_q, want_runs_p; /* for loops that are estimated in place */
 
     /* The proposer's state: a number, and how many of the trace's latents it knows. */
     uint64_t state;
@@ -183,8 +196,8 @@ struct ars__process {
     struct ars__trace trace;
     struct ars__loops loops;
 
-    struct ars__snapshot *snapshot; /* in a snapshot and its continuations */
-    size_t root;                    /* depth of the loop that is being estimated */
+    struct ars__snapshot *snapshot; /* in a snapshot and its continuations; NULL in a continuation in place */
+    size_t root;                    /* depth of the loop that is being estimated; 0: none */
 };
 
 extern struct ars__process ars__me;

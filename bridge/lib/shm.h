@@ -17,7 +17,7 @@
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
-#define ARS__SHM_VERSION 1u
+#define ARS__SHM_VERSION 2u
 
 enum {
     ARS__MAX_WORKERS = 256,
@@ -146,6 +146,8 @@ struct ars__run {
     uint32_t flags;
     uint32_t n_observed;
     uint64_t data_size;
+    uint32_t tries_q; /* for loops that are estimated in place; snapshots are told by their order */
+    uint32_t runs_p;
 };
 
 struct ars__shm {

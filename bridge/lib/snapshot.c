@@ -29,8 +29,8 @@ static pid_t pids[ARS__MAX_SNAPSHOTS];
 /* ---- continuations ------------------------------------------------------------------------------------------------- */
 
 /* Streams: 0 is the main run; then one per continuation, named by the loop entry, the side and a number. */
-static void take_stream(unsigned under_p, uint32_t number) {
-    uint64_t stream = (uint64_t)ars__me.trace.entries << 32 | (uint64_t)under_p << 31 | number;
+void ars__take_stream(enum ars__role role, uint32_t number) {
+    uint64_t stream = (uint64_t)ars__me.trace.entries << 32 | (uint64_t)(role == ARS__RUN_P) << 31 | number;
     ars__rng_init(&ars__me.rng, ars__me.seed, ars__me.trace_number, stream);
 }
 
@@ -94,7 +94,7 @@ static bool continue_once(enum ars__role role, uint32_t number) {
     s->left = 0;
     pid_t pid = ars__fork(role);
     if (pid == 0) {
-        take_stream(role == ARS__RUN_P, number);
+        ars__take_stream(role, number);
         return true;
     }
     if (pid < 0)

@@ -130,7 +130,7 @@ void ars__trace_send(struct ars__trace *t) {
     ring_write(&head, sizeof head);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i]->used) ring_write(parts[i]->bytes, parts[i]->used);
-    tell_host(head.n_loops > 0 && (ars__me.flags & ARS_RUN_ESTIMATE));
+    tell_host(t->snapshots > 0); /* some may wait to be told to go */
 }
 
 void ars__trace_send_failure(const struct ars_wire_failure *failure) {

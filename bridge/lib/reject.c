@@ -1,0 +1,113 @@
+/* reject.c: ars_reject, a loop whose body can be repeated where it stands.
+ *
+ * A body that touches its own state only needs no copy of the process: to make a try from the state at entry is to call
+ * it again. So the continuations that a snapshot would fork are made here, by the worker, before the tries of the main
+ * run: what the body leaves behind is then that of the accepted try. They draw from the streams that the forked ones
+ * would have, and count as those would, so a loop's estimates are the same bits either way. */
+#include <errno.h>
+#include <math.h>
+
+#include "process.h"
+
+struct body {
+    bool (*call)(void *);
+    void *context;
+    size_t depth; /* of the loop */
+};
+
+/* Both arrays grow while a body runs: ask again after every call of it. */
+static struct ars__loop *loop_of(const struct body *body) {
+    return &ars__me.loops.at[body->depth - 1];
+}
+
+static struct ars_wire_loop *record_of(const struct body *body) {
+    return (struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes + loop_of(body)->record;
+}
+
+static bool try_once(const struct body *body) {
+    bool accepted = body->call(body->context);
+    if (ars__me.loops.depth != body->depth)
+        ars__loop_left(ars__top(&ars__me.loops), "the body of the ars_reject around it returned");
+    return accepted;
+}
+
+/* Counts a try as ars__continuation_rejected and ars__continuation_accepted do. True: the continuation is over. */
+static bool count(const struct body *body, bool accepted) {
+    struct ars_wire_loop *record = record_of(body);
+    if (ars__me.role == ARS__RUN_P) {
+        record->tries_p++;
+        record->runs_p += accepted;
+        return accepted;
+    }
+    record->tries_q++;
+    record->accepted_q += accepted;
+    if (!accepted) record->s_pq_sum += exp(2 * loop_of(body)->try_ratio);
+    return accepted || record->tries_q == ars__me.want_tries_q;
+}
+
+/* One continuation, and everything as it was at the loop's entry. */
+static void continue_once(const struct body *body, enum ars__role role, uint32_t number) {
+    const struct ars_wire_loop main_run = *record_of(body);
+    const double log_ratio_all = ars__me.trace.log_ratio_all;
+    const uint32_t entries = ars__me.trace.entries;
+    const ars__rng rng = ars__me.rng;
+    ars__take_stream(role, number);
+    ars__me.role = role;
+    ars__me.root = body->depth;
+    while (!count(body, try_once(body))) ars__loop_again(loop_of(body));
+
+    struct ars__loop *loop = loop_of(body);
+    struct ars_wire_loop *record = record_of(body);
+    ars__trace_rewind(&ars__me.trace, &loop->entry);
+    record->tries = main_run.tries;
+    record->log_ratio_rejected = main_run.log_ratio_rejected;
+    loop->tries = 1;
+    loop->try_ratio = 0;
+    ars__me.state = loop->entry_state;
+    ars__me.told = loop->entry_told;
+    ars__me.trace.log_ratio_all = log_ratio_all;
+    ars__me.trace.entries = entries;
+    ars__me.rng = rng;
+    ars__me.role = ARS__WORKER;
+    ars__me.root = 0;
+}
+
+static void estimate(const struct body *body) {
+    for (uint32_t number = 0; record_of(body)->tries_q < ars__me.want_tries_q; number++)
+        continue_once(body, ARS__TRY_Q, number);
+    for (uint32_t number = 0; record_of(body)->runs_p < ars__me.want_runs_p; number++)
+        continue_once(body, ARS__RUN_P, number);
+}
+
+/* A call is always an entry, so an open loop that is not around us was left. */
+static void check_entry(ars__site *site, const char *frame) {
+    const struct ars__loop *top = ars__top(&ars__me.loops);
+    if (!ars__me.in_trace) {
+        char name[200];
+        ars__loop_name(site, name, sizeof name);
+        ars__fail(ARS_FAIL_OUTSIDE_TRACE, 0,
+                  "ars_reject of %s was called outside a trace: call it from the model that ars_main runs, or after "
+                  "ars_next_trace",
+                  name);
+    }
+    if (top && frame >= top->frame) ars__loop_left(top, "its function had ended when another loop began");
+}
+
+void ars__reject(ars__site *site, bool (*call)(void *), void *context) {
+    if (ars__me.role == ARS__ALONE) {
+        while (!call(context)) {
+        }
+        return;
+    }
+    const char *frame = __builtin_frame_address(0);
+    int kept = errno;
+    check_entry(site, frame);
+    struct ars__loop *loop = ars__loop_open(site, frame);
+    loop->in_place = true;
+    if (ars__me.role != ARS__RUN_P) ars__loop_cache(loop);
+    const struct body body = {call, context, ars__me.loops.depth};
+    if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE)) estimate(&body);
+    errno = kept;
+    while (!try_once(&body)) ars__loop_again(loop_of(&body));
+    ars__me.loops.depth--;
+}
