@@ -108,6 +108,8 @@ struct host {
     bool disconnected; /* the controller is gone */
     struct buffer sites_out, steps_out;
     uint32_t n_sites_out, n_steps_out;
+    uint32_t unanswered;  /* requests that the controller has */
+    uint64_t steps_since; /* when the first request of steps_out came */
 
     /* columns.c */
     struct buffer columns[ARS__COLUMNS];
@@ -165,6 +167,8 @@ struct ars_wire_header ars__header(const struct host *host, enum ars_message typ
 bool ars__link_send(struct host *host, const void *frame, size_t size, bool more);
 /* Sends what has gathered, in the order that PROTOCOL.md asks for: sites, steps, and traces if they are due. */
 void ars__link_flush(struct host *host, bool all_traces);
+/* When the requests that have gathered go out, if nothing happens before: UINT64_MAX while the controller is busy. */
+uint64_t ars__steps_due_at(const struct host *host);
 void ars__link_error(struct host *host, const char *text);
 
 /* ---- session.c --------------------------------------------------------------------------------------------------- */

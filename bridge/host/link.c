@@ -8,6 +8,7 @@
 #include "host.h"
 
 enum { GREETING_MS = 30000, LINGER_MS = 2000, HEARTBEAT_MS = 5000, HEARTBEAT_TIMEOUT_MS = 30000, HIGH_WATER = 64 };
+enum { GATHER_MS = 1 }; /* how long requests wait for each other at most */
 
 /* ---- where to ---------------------------------------------------------------------------------------------------- */
 
@@ -126,12 +127,31 @@ static bool send_batch(struct host *host, enum ars_message type, struct buffer *
     return true;
 }
 
+/* The controller answers a batch for little more than a single request, so requests are sent together. While it works on
+ * one batch the next one gathers. When it has nothing to do, we wait until half of the families that are at work have
+ * asked, but not for long: the others may be busy with themselves. */
+uint64_t ars__steps_due_at(const struct host *host) {
+    uint32_t busy = 0;
+    if (host->unanswered) return UINT64_MAX;
+    for (uint32_t w = 0; w < host->n_workers; w++) busy += host->workers[w].has_order;
+    return 2 * host->n_steps_out >= busy ? 0 : host->steps_since + GATHER_MS * ARS__MS;
+}
+
+static bool steps_due(const struct host *host) {
+    if (!host->n_steps_out) return false;
+    /* 65,536 channels could ask for more than one message holds. */
+    return host->steps_out.size > ARS_WIRE_MAX_MESSAGE / 4 || host->now >= ars__steps_due_at(host);
+}
+
 void ars__link_flush(struct host *host, bool all_traces) {
     if (host->blocked || host->disconnected) return;
     uint32_t steps = host->n_steps_out;
     if (!send_batch(host, ARS_MSG_SITES, &host->sites_out, &host->n_sites_out)) return;
-    if (!send_batch(host, ARS_MSG_STEPS, &host->steps_out, &host->n_steps_out)) return;
-    host->run.counters.requests += steps;
+    if (steps_due(host)) {
+        if (!send_batch(host, ARS_MSG_STEPS, &host->steps_out, &host->n_steps_out)) return;
+        host->unanswered += steps;
+        host->run.counters.requests += steps;
+    }
     if (host->n_traces_out && (all_traces || ars__columns_due(host))) ars__columns_send(host);
 }
 

@@ -57,6 +57,7 @@ static long sleep_ms(struct host *host) {
     if (!host->run.active) return IDLE_MS;
     uint64_t until = host->next_tick, now = ars__now();
     if (host->n_traces_out && !host->blocked && ars__columns_due_at(host) < until) until = ars__columns_due_at(host);
+    if (host->n_steps_out && !host->blocked && ars__steps_due_at(host) < until) until = ars__steps_due_at(host);
     return until <= now ? 0 : (long)((until - now + ARS__MS - 1) / ARS__MS);
 }
 

@@ -65,10 +65,12 @@ static bool take_step(struct host *host, uint32_t channel, struct ars__channel *
     ars__clock(host, worker);
     worker->waiting++;
     atomic_store_explicit(&box->state, ARS__TAKEN, memory_order_release);
-    if (!host->n_steps_out) ars__buffer_zeros(&host->steps_out, sizeof(struct ars_wire_header));
+    if (!host->n_steps_out) {
+        ars__buffer_zeros(&host->steps_out, sizeof(struct ars_wire_header));
+        host->steps_since = host->now;
+    }
     ars__buffer_add(&host->steps_out, body, size);
     host->n_steps_out++;
-    /* 65,536 channels could ask for more than one message holds. */
     if (host->steps_out.size > ARS_WIRE_MAX_MESSAGE / 4) ars__link_flush(host, false);
     return true;
 }
@@ -97,6 +99,7 @@ void ars__relay_question(struct host *host, uint32_t channel) {
 bool ars__relay_reply(struct host *host, const unsigned char *item) {
     struct ars_wire_reply reply;
     memcpy(&reply, item, sizeof reply);
+    if (host->unanswered) host->unanswered--;
     uint32_t channel = reply.ticket & ((1u << host->ticket_bits) - 1);
     if (channel >= host->n_channels) return true; /* stale, or made up */
     struct channel *c = &host->channels[channel];

@@ -58,6 +58,8 @@ void ars__run_start(struct host *host, const unsigned char *frame) {
     bool asks = !(config.flags & ARS_RUN_PROPOSE_PRIOR);
     run->chunk = asks || (config.flags & ARS_RUN_ESTIMATE) ? 1 : LONGEST_CHUNK;
 
+    host->unanswered = 0;
+
     memcpy(host->shm->data, frame + sizeof config, data_size);
     *shared = (struct ars__run){.number = config.header.run,
                                 .seed = config.seed,
@@ -96,6 +98,8 @@ void ars__run_finish(struct host *host) {
     if (!run->active || (!run->cancelled && run->accounted < run->config.n_traces)) return;
     for (uint32_t w = 0; w < host->n_workers; w++)
         if (host->workers[w].has_order) return;
+    host->steps_out.size = 0; /* of processes that died while they asked */
+    host->n_steps_out = 0;
     ars__link_flush(host, true);
     if (host->blocked || host->disconnected) return;
     struct ars_wire_done done = run->counters;
