@@ -44,14 +44,17 @@ def sources() -> list[Path]:
     return [
         *sorted((BRIDGE / "lib").glob("dist*.c")),
         BRIDGE / "lib" / "philox.c",
+        BRIDGE / "lib" / "wire.c",
         *sorted((BRIDGE / "cffi").glob("*.c")),
     ]
 
 
 def write_source(out: Path) -> None:
     ffi = FFI()
-    ffi.cdef(marked(BRIDGE / "lib" / "wire.h") + FUNCTIONS + marked(BRIDGE / "cffi" / "batch.h"))
-    ffi.set_source(MODULE, '#include "wire.h"\n#include "dist.h"\n#include "batch.h"\n')
+    headers = sorted((BRIDGE / "cffi").glob("*.h"))
+    ffi.cdef(marked(BRIDGE / "lib" / "wire.h") + FUNCTIONS + "".join(map(marked, headers)))
+    included = ["wire.h", "dist.h", *(header.name for header in headers)]
+    ffi.set_source(MODULE, "".join(f'#include "{name}"\n' for name in included))
     ffi.emit_c_code(str(out))
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from enum import IntEnum, IntFlag
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -192,6 +192,10 @@ def _doubles(array: npt.NDArray[np.float64], *, writable: bool = False) -> Any:
     return ffi.from_buffer("double[]", array, require_writable=writable)
 
 
+def _bytes(array: npt.NDArray[np.uint8]) -> Any:
+    return ffi.from_buffer("uint8_t[]", array)
+
+
 def check(encoded: Encoded) -> None:
     """Raises ValueError, with what is wrong, unless these are valid encoded distributions."""
     _call(lib.ars__batch_check, encoded)
@@ -221,6 +225,89 @@ def sample(encoded: Encoded, n: int, seed: int, trace: int = 0, stream: int = 0)
     out = np.empty(n, dtype=np.float64)
     _call(lib.ars__batch_sample, encoded, seed, trace, stream, n, _doubles(out, writable=True))
     return out
+
+
+# ---- STEPS and REPLIES ---------------------------------------------------------------------------------------------
+
+
+class StepArrays(NamedTuple):
+    """The requests of one STEPS message; see struct ars__steps."""
+
+    begin: npt.NDArray[np.int64]
+    ticket: npt.NDArray[np.uint32]
+    trace: npt.NDArray[np.uint64]
+    state: npt.NDArray[np.uint64]
+    site: npt.NDArray[np.uint32]
+    instance: npt.NDArray[np.uint32]
+    told_begin: npt.NDArray[np.int64]
+    told_site: npt.NDArray[np.uint32]
+    told_instance: npt.NDArray[np.uint32]
+    told_value: npt.NDArray[np.float64]
+    prior_kind: npt.NDArray[np.uint16]
+    prior_begin: npt.NDArray[np.int64]
+    prior: npt.NDArray[np.float64]
+
+
+class StepError(ValueError):
+    """A request that is not right, and which one it is."""
+
+    def __init__(self, item: int, what: str) -> None:
+        super().__init__(what)
+        self.item = item
+
+
+# The arrays of struct ars__steps: name -> C type of a pointer to it, and what an entry is.
+_STEP_TYPES: Final = {
+    name: (f"{field.type.item.cname}[]", _dtype(field.type.item))
+    for name, field in ffi.typeof("struct ars__steps").fields
+}
+
+
+def decode_steps(frame: bytes, count: int, kinds: npt.NDArray[np.uint8], dists: npt.NDArray[np.uint8]) -> StepArrays:
+    """The count items of a frame whose header has been checked, and which has room for so many. kinds, dists: of the
+    sites, by number. Raises StepError."""
+    body = max(len(frame) - DTYPES["header"].itemsize - count * DTYPES["step"].itemsize, 0)
+    sizes = dict.fromkeys(_STEP_TYPES, count)
+    sizes |= dict.fromkeys(("begin", "told_begin", "prior_begin"), count + 1)
+    sizes |= dict.fromkeys(("told_site", "told_instance", "told_value"), body // DTYPES["told"].itemsize)
+    sizes["prior"] = body // 8
+    arrays = {name: np.empty(sizes[name], dtype) for name, (_, dtype) in _STEP_TYPES.items()}
+    pointers = {name: ffi.from_buffer(_STEP_TYPES[name][0], array) for name, array in arrays.items()}
+    out = ffi.new("struct ars__steps *", pointers)
+    item, text = ffi.new("uint32_t *"), ffi.new("char[]", 512)
+    if lib.ars__steps_decode(
+        frame, len(frame), count, _bytes(kinds), _bytes(dists), len(kinds), out, item, text, len(text)
+    ):
+        raise StepError(item[0], ffi.string(text).decode("utf-8", "replace"))
+    n_told, n_prior = arrays["told_begin"][-1], arrays["prior_begin"][-1]
+    for name in ("told_site", "told_instance", "told_value"):
+        arrays[name] = arrays[name][:n_told]
+    arrays["prior"] = arrays["prior"][:n_prior]
+    return StepArrays(**arrays)
+
+
+def encode_replies(
+    ticket: npt.NDArray[np.uint32],
+    state: npt.NDArray[np.uint64],
+    flags: npt.NDArray[np.uint32],
+    sizes: npt.NDArray[np.int64],
+    proposals: bytes,
+    out: npt.NDArray[np.uint8],
+) -> None:
+    """Writes the items of a REPLIES message; out has just the room that they take."""
+    n = len(ticket)
+    room = n * DTYPES["reply"].itemsize + len(proposals)
+    if not (len(state) == len(flags) == len(sizes) == n and int(sizes.sum()) == len(proposals) and len(out) == room):
+        raise ValueError("the columns of REPLIES do not fit each other")
+    lib.ars__replies_encode(
+        n,
+        ffi.from_buffer("uint32_t[]", ticket),
+        ffi.from_buffer("uint64_t[]", state),
+        ffi.from_buffer("uint32_t[]", flags),
+        ffi.from_buffer("int64_t[]", sizes),
+        proposals,
+        ffi.from_buffer(out, require_writable=True),
+    )
 
 
 def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]:

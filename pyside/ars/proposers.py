@@ -242,7 +242,8 @@ class HandProposer:
             else:
                 encoded = self._call(key, site, [states[row] for row in rows])
             if key is not None and number not in self._checked:
-                self._check_support(site, [batch.priors[row] for row in rows], encoded)
+                priors = batch.priors
+                self._check_support(site, [priors[row] for row in rows], encoded)
             for row, proposal in zip(rows, encoded, strict=True):
                 proposals[row] = proposal
                 flags[row] = ReplyFlag.ALWAYS_PRIOR if key is None else 0

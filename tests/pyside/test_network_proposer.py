@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
+from step_builder import Request, steps_of
 
 import ars
 from ars import _native as native
@@ -79,19 +80,7 @@ def prior_of(site: int) -> bytes:
 
 
 def batch(*rows: Row) -> StepBatch:
-    told = [t for *_, ts in rows for t in ts]
-    return StepBatch(
-        ticket=np.arange(len(rows), dtype=np.uint32),
-        trace=np.array([r[0] for r in rows], dtype=np.uint64),
-        state=np.array([r[1] for r in rows], dtype=np.uint64),
-        site=np.array([r[2] for r in rows], dtype=np.uint32),
-        instance=np.array([r[3] for r in rows], dtype=np.uint32),
-        told_offsets=np.cumsum([0] + [len(r[4]) for r in rows]),
-        told_site=np.array([t[0] for t in told], dtype=np.uint32),
-        told_instance=np.array([t[1] for t in told], dtype=np.uint32),
-        told_value=np.array([t[2] for t in told], dtype=np.float64),
-        priors=tuple(prior_of(r[2]) for r in rows),
-    )
+    return steps_of([Request(*row, prior_of(row[2])) for row in rows], SITES)
 
 
 def ask(proposer: NetworkProposer, *rows: Row) -> Replies:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from step_builder import Request, steps_of
 
 import ars
 from ars._native import NO_SITE, DistKind, ReplyFlag, SiteKind
@@ -35,19 +36,11 @@ Row = tuple[int, int, int, Sequence[Told]]  # trace, state, site, told
 
 
 def batch(*rows: Row) -> StepBatch:
-    told = [t for *_, ts in rows for t in ts]
-    return StepBatch(
-        ticket=np.arange(len(rows), dtype=np.uint32),
-        trace=np.array([r[0] for r in rows], dtype=np.uint64),
-        state=np.array([r[1] for r in rows], dtype=np.uint64),
-        site=np.array([r[2] for r in rows], dtype=np.uint32),
-        instance=np.zeros(len(rows), dtype=np.uint32),
-        told_offsets=np.cumsum([0] + [len(r[3]) for r in rows]),
-        told_site=np.array([t[0] for t in told], dtype=np.uint32),
-        told_instance=np.array([t[1] for t in told], dtype=np.uint32),
-        told_value=np.array([t[2] for t in told], dtype=np.float64),
-        priors=tuple(PRIORS[r[2]].encode(1)[0] if r[2] != NO_SITE else b"" for r in rows),
-    )
+    requests = []
+    for trace, state, site, told in rows:
+        prior = PRIORS[site].encode(1)[0] if site != NO_SITE else b""
+        requests.append(Request(trace, state, site, 0, told, prior))
+    return steps_of(requests, SITES)
 
 
 def test_the_prior_proposer_says_so_once_and_for_all() -> None:

@@ -132,22 +132,12 @@ def _requests(batch: StepBatch, slots: Slots, categories: int) -> _Requests:
     n_told = np.diff(batch.told_offsets)
     width = int(n_told.max(initial=0))
     asks = batch.asks
-    # All priors in one piece: a header of one word, then its doubles; nothing where a row only tells.
-    raw = np.frombuffer(b"".join(batch.priors), np.uint64)
-    sizes = np.fromiter(map(len, batch.priors), np.int64, len(batch.priors)) // 8
-    ends = np.cumsum(sizes)
-    headers = raw[(ends - sizes)[asks]].view(_DIST)
-    kind = np.zeros(len(asks), np.int64)
-    kind[asks] = headers["kind"]
-    n_params = np.maximum(sizes - 1, 0)
-    categorical = kind == DistKind.CATEGORICAL
+    n_params = np.diff(batch.prior_offsets)
+    categorical = batch.prior_kind == DistKind.CATEGORICAL
     n_categories = np.where(categorical, n_params, 0)
     n_plain = np.where(categorical, 0, n_params)
     if (n_plain > _WIDTH).any():
         raise ProtocolError(f"STEPS: a prior has {int(n_plain.max())} parameters, at most {_WIDTH}")
-    is_header = np.zeros(len(raw), np.bool_)
-    is_header[(ends - sizes)[asks]] = True
-    doubles = raw[~is_header].view(np.float64)
     of_categorical = np.repeat(categorical, n_params)
 
     def table(counts: Integers, values: Floats, at_least: int) -> Floats:
@@ -161,9 +151,9 @@ def _requests(batch: StepBatch, slots: Slots, categories: int) -> _Requests:
         _ragged(batch.told_offsets, batch.told_site.astype(np.int64), width),
         _ragged(batch.told_offsets, batch.told_instance.astype(np.int64), width),
         _ragged(batch.told_offsets, batch.told_value, width),
-        table(n_plain, doubles[~of_categorical], _WIDTH),
+        table(n_plain, batch.prior_values[~of_categorical], _WIDTH),
         n_categories,
-        table(n_categories, doubles[of_categorical], categories),
+        table(n_categories, batch.prior_values[of_categorical], categories),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ars import _native as native
 from ars._native import DTYPES, DistKind, Message, SiteKind
@@ -27,22 +28,22 @@ class SiteTable:
 
     def __init__(self, sites: Sequence[Site] = ()) -> None:
         self._sites: list[Site] = []
-        self._kinds: Array = np.zeros(0, dtype=np.uint16)
-        self._dists: Array = np.zeros(0, dtype=np.uint16)
+        self._known: set[tuple[SiteKind, str]] = set()
+        self.kinds: npt.NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)  # by number
+        self.dists: npt.NDArray[np.uint8] = np.zeros(0, dtype=np.uint8)  # 0: none
         self.add(sites)
 
     def add(self, sites: Sequence[Site]) -> None:
         """Appends; an id out of order or an address that is already there is refused."""
-        known = {(site.kind, site.address) for site in self._sites}
         for site in sites:
             if site.id != len(self._sites):
                 refuse(Message.SITES, f"id {site.id}, the next one is {len(self._sites)}")
-            if (site.kind, site.address) in known:
+            if (site.kind, site.address) in self._known:
                 refuse(Message.SITES, f"{site.kind.name.lower()} site {site.address!r} comes twice")
-            known.add((site.kind, site.address))
+            self._known.add((site.kind, site.address))
             self._sites.append(site)
-        self._kinds = np.array([site.kind for site in self._sites], dtype=np.uint16)
-        self._dists = np.array([site.dist or 0 for site in self._sites], dtype=np.uint16)
+        self.kinds = np.concatenate([self.kinds, np.array([site.kind for site in sites], dtype=np.uint8)])
+        self.dists = np.concatenate([self.dists, np.array([site.dist or 0 for site in sites], dtype=np.uint8)])
 
     def __len__(self) -> int:
         return len(self._sites)
@@ -53,22 +54,13 @@ class SiteTable:
     def all(self) -> tuple[Site, ...]:
         return tuple(self._sites)
 
-    def latent_dist(self, site: int) -> int | None:
-        """The kind of distribution of a latent; None if the site is unknown or something else."""
-        found = self._sites[site] if site < len(self._sites) else None
-        return found.dist if found is not None and found.kind is SiteKind.SAMPLE else None
-
-    def dists(self, ids: Array) -> Array:
-        """The kinds of distribution that these (known) sites were announced with."""
-        return np.asarray(self._dists[ids])
-
     def check(self, message: Message, what: str, ids: Array, kind: SiteKind) -> None:
         """Refuses ids that are unknown or name a site of another kind."""
         if ids.size == 0:
             return
         if int(ids.max()) >= len(self._sites):
             refuse(message, f"{what}: site {int(ids.max())} is unknown ({len(self._sites)} are known)")
-        wrong = np.flatnonzero(self._kinds[ids] != kind)
+        wrong = np.flatnonzero(self.kinds[ids] != kind)
         if wrong.size:
             site = self._sites[int(ids[wrong[0]])]
             refuse(message, f"{what}: site {site.address!r} is {SITE_KINDS[site.kind]}, not {SITE_KINDS[kind]}")

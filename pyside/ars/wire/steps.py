@@ -10,17 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ars import _native as native
-from ars._native import DTYPES, DistKind, Message, SiteKind
-from ars.wire.frames import HEADER, Array, Bytes, expect, header_bytes, packed_struct, refuse
+from ars._native import DTYPES, DistKind, Message
+from ars.wire.frames import HEADER, Array, Bytes, expect, header_bytes, refuse
 from ars.wire.sites import SiteTable
 
 _STEP = DTYPES["step"]
-_TOLD = DTYPES["told"]
 _DIST = DTYPES["dist"]
 _REPLY = DTYPES["reply"]
-_unpack_step = packed_struct("step").unpack_from
-_unpack_dist = packed_struct("dist").unpack_from
-_iter_told = packed_struct("told").iter_unpack
+assert _STEP.fields is not None
+_QUESTION_AT = _STEP.fields["state"][1]  # before it are the size, the ticket and the trace
 
 PRIOR: bytes = np.array([(DistKind.PRIOR, 0, 0)], dtype=_DIST).tobytes()
 """The proposal "whatever the prior is", encoded."""
@@ -28,7 +26,7 @@ PRIOR: bytes = np.array([(DistKind.PRIOR, 0, 0)], dtype=_DIST).tobytes()
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
-    """Requests for proposals, one per row. told_offsets has one entry more than there are rows."""
+    """Requests for proposals, one per row. Offsets have one entry more than there are rows."""
 
     ticket: Array
     trace: Array
@@ -39,7 +37,11 @@ class StepBatch:
     told_site: Array
     told_instance: Array
     told_value: npt.NDArray[np.float64]
-    priors: tuple[bytes, ...]  # encoded; b"" where the row only tells
+    prior_kind: Array  # 0 where the row only tells
+    prior_offsets: Array
+    prior_values: npt.NDArray[np.float64]  # the parameters of the priors
+    items: bytes  # as they came
+    item_offsets: Array
 
     def __len__(self) -> int:
         return int(self.ticket.size)
@@ -48,6 +50,19 @@ class StepBatch:
     def asks(self) -> npt.NDArray[np.bool_]:
         """The rows that want a proposal; the others only tell."""
         return np.asarray(self.site != native.NO_SITE)
+
+    @property
+    def questions(self) -> list[bytes]:
+        """What each row asks, whoever asks it: state, site, instance, what it tells, prior. Equal ones are equal."""
+        begin, end = self.item_offsets[:-1] + _QUESTION_AT, self.item_offsets[1:]
+        return [self.items[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+
+    @property
+    def priors(self) -> list[bytes]:
+        """Encoded; b"" where the row only tells."""
+        end = self.item_offsets[1:]
+        begin = end - np.where(self.asks, _DIST.itemsize + 8 * np.diff(self.prior_offsets), 0)
+        return [self.items[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
 
 
 def _walk(kind: Message, frame: Bytes, count: int, smallest: int) -> npt.NDArray[np.int64]:
@@ -84,99 +99,34 @@ def _gather(frame: Bytes, starts: npt.NDArray[np.int64], dtype: np.dtype[Any]) -
 
 
 def decode_steps(frame: Bytes, sites: SiteTable) -> StepBatch:
-    """One pass over the items: a message holds tens of them, for which plain Python is faster than array by array."""
-    header = expect(frame, Message.STEPS)
-    if header.count < 1:
-        refuse(Message.STEPS, "count is 0")
-    raw = bytes(frame)
-    items: list[tuple[int, ...]] = []
-    told: list[tuple[int, int, float]] = []
-    told_offsets = [0]
-    priors: list[bytes] = []
-    at = HEADER.itemsize
-    for i in range(header.count):
-        item, middle, end = _step_at(raw, at, i)
-        if item[6]:
-            told.extend(_iter_told(raw[at + _STEP.itemsize : middle]))
-        if item[4] == native.NO_SITE:
-            if middle != end:
-                refuse(Message.STEPS, f"item {i}: it has no site and is longer than what it tells")
-        else:
-            _check_prior(raw, middle, end, item[4], sites)
-        priors.append(raw[middle:end])
-        told_offsets.append(len(told))
-        items.append(item)
-        at = end
-    if at != len(raw):
-        refuse(Message.STEPS, f"{len(raw) - at} bytes after the last item")
-    parameters = np.frombuffer(b"".join([prior[_DIST.itemsize :] for prior in priors]))
-    if np.isnan(parameters).any():
-        refuse(Message.STEPS, "a prior's parameter is NaN")
-    return _step_batch(items, told, told_offsets, priors, sites)
-
-
-def _step_at(raw: bytes, at: int, i: int) -> tuple[tuple[int, ...], int, int]:
-    """The item that begins here, where its prior begins, and where it ends."""
-    if at + _STEP.itemsize > len(raw):
-        refuse(Message.STEPS, f"the frame ends inside item {i}")
-    item = _unpack_step(raw, at)
-    size, n_told = item[0], item[6]
-    if not _STEP.itemsize <= size <= native.MAX_STEP or size & 7 or at + size > len(raw):
-        refuse(Message.STEPS, f"item {i}: size {size} is wrong")
-    if n_told > native.MAX_TOLD:
-        refuse(Message.STEPS, f"item {i}: n_told {n_told}, at most {native.MAX_TOLD}")
-    if item[7]:
-        refuse(Message.STEPS, f"item {i}: reserved is not 0")
-    middle = at + _STEP.itemsize + n_told * _TOLD.itemsize
-    if middle > at + size:
-        refuse(Message.STEPS, f"item {i}: it ends inside what it tells")
-    return item, middle, at + size
-
-
-def _check_prior(raw: bytes, at: int, end: int, site: int, sites: SiteTable) -> None:
     kind = Message.STEPS
-    announced = sites.latent_dist(site)
-    if announced is None:
-        sites.check(kind, "site", np.array([site]), SiteKind.SAMPLE)
-    if end - at < _DIST.itemsize:
-        refuse(kind, f"site {sites[site].address!r}: a request ends before its prior")
-    dist, reserved, n = _unpack_dist(raw, at)
-    if reserved:
-        refuse(kind, f"site {sites[site].address!r}: its prior's reserved is not 0")
-    if _DIST.itemsize + 8 * n != end - at:
-        refuse(kind, f"site {sites[site].address!r}: its prior's n does not fit the size of its request")
-    if dist != announced:
-        refuse(kind, f"site {sites[site].address!r}: a prior of kind {dist}, it was announced with {announced}")
-
-
-def _step_batch(
-    items: list[tuple[int, ...]],
-    told: list[tuple[int, int, float]],
-    told_offsets: list[int],
-    priors: list[bytes],
-    sites: SiteTable,
-) -> StepBatch:
-    _, ticket, trace, state, site, instance, _, _ = zip(*items, strict=True)
-    if len(set(ticket)) != len(ticket):
-        refuse(Message.STEPS, "a ticket comes twice")
-    told_site, told_instance, told_value = zip(*told, strict=True) if told else ((), (), ())
-    told_sites = np.array(told_site, dtype=np.uint32)
-    values = np.array(told_value, dtype=np.float64)
-    if told:
-        sites.check(Message.STEPS, "told site", told_sites, SiteKind.SAMPLE)
-        if not np.isfinite(values).all():
-            refuse(Message.STEPS, "a told value is not finite")
+    header = expect(frame, kind)
+    if header.count < 1:
+        refuse(kind, "count is 0")
+    if HEADER.itemsize + header.count * _STEP.itemsize > len(frame):
+        refuse(kind, f"count {header.count}, but the frame has only {len(frame)} bytes")
+    raw = bytes(frame)
+    try:
+        found = native.decode_steps(raw, header.count, sites.kinds, sites.dists)
+    except native.StepError as error:
+        refuse(kind, f"item {error.item}: {error}" if error.item < header.count else str(error))
+    if len(set(found.ticket.tolist())) != header.count:
+        refuse(kind, "a ticket comes twice")
     return StepBatch(
-        np.array(ticket, dtype=np.uint32),
-        np.array(trace, dtype=np.uint64),
-        np.array(state, dtype=np.uint64),
-        np.array(site, dtype=np.uint32),
-        np.array(instance, dtype=np.uint32),
-        np.array(told_offsets, dtype=np.int64),
-        told_sites,
-        np.array(told_instance, dtype=np.uint32),
-        values,
-        tuple(priors),
+        found.ticket,
+        found.trace,
+        found.state,
+        found.site,
+        found.instance,
+        found.told_begin,
+        found.told_site,
+        found.told_instance,
+        found.told_value,
+        found.prior_kind,
+        found.prior_begin,
+        found.prior,
+        raw,
+        found.begin,
     )
 
 
@@ -184,11 +134,14 @@ def concatenate_steps(batches: Sequence[StepBatch]) -> StepBatch:
     """Several messages as one batch."""
     if len(batches) == 1:
         return batches[0]
-    ends = np.cumsum([0] + [int(b.told_offsets[-1]) for b in batches])
-    told_offsets = np.concatenate([[0], *(b.told_offsets[1:] + e for b, e in zip(batches, ends, strict=False))])
 
     def joined(field: str) -> Array:
         return np.concatenate([getattr(b, field) for b in batches])
+
+    def offsets(field: str) -> Array:
+        parts = [getattr(b, field) for b in batches]
+        ends = np.cumsum([0] + [int(part[-1] - part[0]) for part in parts])
+        return np.concatenate([[0], *(part[1:] - part[0] + end for part, end in zip(parts, ends, strict=False))])
 
     tickets = joined("ticket")
     if np.unique(tickets).size != tickets.size:
@@ -199,11 +152,15 @@ def concatenate_steps(batches: Sequence[StepBatch]) -> StepBatch:
         joined("state"),
         joined("site"),
         joined("instance"),
-        told_offsets,
+        offsets("told_offsets"),
         joined("told_site"),
         joined("told_instance"),
         joined("told_value"),
-        tuple(p for b in batches for p in b.priors),
+        joined("prior_kind"),
+        offsets("prior_offsets"),
+        joined("prior_values"),
+        b"".join(b.items[int(b.item_offsets[0]) : int(b.item_offsets[-1])] for b in batches),
+        offsets("item_offsets"),
     )
 
 
@@ -216,20 +173,23 @@ class Replies(NamedTuple):
 
 
 def encode_replies(ticket: Array, replies: Replies, run: int) -> bytes:
-    heads = np.zeros(len(ticket), dtype=_REPLY)
-    sizes = np.fromiter((len(p) for p in replies.proposals), dtype=np.int64, count=len(ticket)) + _REPLY.itemsize
-    if (sizes > native.MAX_STEP).any():
-        raise ValueError(f"a proposal has {sizes.max()} bytes with its header, at most {native.MAX_STEP}")
-    heads["size"] = sizes
-    heads["ticket"] = ticket
-    heads["state"] = replies.state
-    heads["flags"] = replies.flags
-    raw = heads.tobytes()
-    parts: list[bytes] = [b""] * (2 * len(ticket) + 1)
-    parts[0] = header_bytes(Message.REPLIES, HEADER.itemsize + int(sizes.sum()), len(ticket), run).tobytes()
-    parts[1::2] = [raw[at : at + _REPLY.itemsize] for at in range(0, len(raw), _REPLY.itemsize)]
-    parts[2::2] = replies.proposals
-    return b"".join(parts)
+    sizes = np.fromiter(map(len, replies.proposals), dtype=np.int64, count=len(ticket))
+    largest = native.MAX_STEP - _REPLY.itemsize
+    if len(sizes) and int(sizes.max()) > largest:
+        raise ValueError(f"a proposal has {int(sizes.max())} bytes, at most {largest}")
+    proposals = b"".join(replies.proposals)
+    total = HEADER.itemsize + len(ticket) * _REPLY.itemsize + len(proposals)
+    out = np.empty(total, dtype=np.uint8)
+    out[: HEADER.itemsize] = header_bytes(Message.REPLIES, total, len(ticket), run).view(np.uint8)
+    native.encode_replies(
+        np.ascontiguousarray(ticket, dtype=np.uint32),
+        np.ascontiguousarray(replies.state, dtype=np.uint64),
+        np.ascontiguousarray(replies.flags, dtype=np.uint32),
+        sizes,
+        proposals,
+        out[HEADER.itemsize :],
+    )
+    return out.tobytes()
 
 
 def decode_replies(frame: Bytes) -> tuple[Array, Replies]:

@@ -98,7 +98,7 @@ def _check_items(out: Columns, sites: SiteTable) -> None:
         if not np.isfinite(out.samples[field]).all():
             refuse(kind, f"samples: {field} is not finite")
     if out.samples.size:
-        announced = sites.dists(out.samples["site"])
+        announced = sites.dists[out.samples["site"]]
         if (announced != out.samples["prior"]).any():
             refuse(kind, "samples: a prior's kind is not the one that its site was announced with")
     _log_values("observes", out.observes, "log_p")
