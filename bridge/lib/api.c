@@ -8,7 +8,7 @@
 
 #include "process.h"
 
-struct ars__process ars__me;
+_Alignas(ARS__PAGE) struct ars__process ars__me;
 
 /* ---- traces ------------------------------------------------------------------------------------------------------------ */
 
@@ -111,16 +111,23 @@ static void check_no_loop(const char *what, const char *name) {
 
 /* ---- random choices ------------------------------------------------------------------------------------------------------ */
 
+static void record_params(struct ars_wire_sample *record, const ars_dist *prior) {
+    unsigned char encoded[8 + 8 * ARS_WIRE_MAX_CATEGORIES];
+    size_t size = ars__dist_encode(prior, encoded, sizeof encoded) - sizeof(struct ars_wire_dist);
+    ars__buffer_add(&ars__me.trace.params, encoded + sizeof(struct ars_wire_dist), size);
+    record->n_params = (uint16_t)(size / 8);
+}
+
 static double sample_latent(const char *name, const ars_dist *prior) {
-    _Alignas(8) unsigned char storage[ARS_WIRE_MAX_STEP];
     struct ars__trace *t = &ars__me.trace;
     uint32_t site = ars__site_id(name, ARS_SITE_SAMPLE, prior->kind);
     uint32_t instance = ars__instance_take(site);
-    ars_dist proposal;
-    ars__propose(site, instance, prior, &proposal, storage);
+    ars_dist proposal = *prior;
+    if (!ars__prior_proposes(site)) ars__propose(site, instance, prior, &proposal);
     double value = ars__dist_sample(&proposal, &ars__me.rng);
-    double log_p = ars__dist_log_density(prior, value);
     bool is_prior = proposal.kind == prior->kind && memcmp(&proposal, prior, sizeof proposal) == 0;
+    /* A continuation keeps the ratio only, and where the prior proposes that is 1 whatever the density. */
+    double log_p = is_prior && ars__continuing() ? 0 : ars__dist_log_density(prior, value);
     double log_q = is_prior ? log_p : ars__dist_log_density(&proposal, value);
     if (!isfinite(value) || !isfinite(log_q) || isnan(log_p))
         ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.80s\"): the draw is %g with log p = %g and log q = %g", name, value,
@@ -133,12 +140,7 @@ static double sample_latent(const char *name, const ars_dist *prior) {
                                      .value = value,
                                      .log_p = log_p,
                                      .log_q = log_q};
-    if (ars__me.flags & ARS_RUN_RECORD_PRIORS) {
-        unsigned char encoded[8 + 8 * ARS_WIRE_MAX_CATEGORIES];
-        size_t size = ars__dist_encode(prior, encoded, sizeof encoded) - sizeof(struct ars_wire_dist);
-        ars__buffer_add(&t->params, encoded + sizeof(struct ars_wire_dist), size);
-        record.n_params = (uint16_t)(size / 8);
-    }
+    if (ars__me.flags & ARS_RUN_RECORD_PRIORS) record_params(&record, prior);
     ars__buffer_add(&t->samples, &record, sizeof record);
     t->log_ratio_all += log_p - log_q;
     /* A continuation's draws are none of the loops around the one that it estimates. */

@@ -12,21 +12,29 @@ void ars__raise_attention(uint32_t channel) {
     if (atomic_load(&shm->host_asleep)) ars__futex_wake(&shm->doorbell, 1);
 }
 
-void ars__ask(enum ars__question kind, const void *request, size_t size, void *reply, size_t *reply_size) {
+/* The question is in the mailbox's body already; the answer comes there too. Returns its size. */
+static size_t ask_in_place(enum ars__question kind, size_t size) {
     struct ars__channel *c = ars__me.channel;
     c->kind = kind;
     c->size = (uint32_t)size;
-    memcpy(c->body, request, size);
     atomic_store(&c->state, ARS__ASKED);
     ars__raise_attention(ars__me.channel_number);
     /* No deadline of our own: the host ends this process when its trace takes too long, the kernel when the host dies. */
     for (uint32_t seen; (seen = atomic_load(&c->state)) != ARS__ANSWERED;) ars__futex_wait(&c->state, seen, 1000000000);
     size_t n = c->size;
+    if (n > sizeof c->body)
+        ars__fail(ARS_FAIL_PROTOCOL, 0, "the host answered with %zu bytes, at most %zu fit", n, sizeof c->body);
+    atomic_store(&c->state, ARS__IDLE);
+    return n;
+}
+
+void ars__ask(enum ars__question kind, const void *request, size_t size, void *reply, size_t *reply_size) {
+    memcpy(ars__me.channel->body, request, size);
+    size_t n = ask_in_place(kind, size);
     if (n > *reply_size)
         ars__fail(ARS_FAIL_PROTOCOL, 0, "the host answered with %zu bytes, at most %zu fit", n, *reply_size);
-    memcpy(reply, c->body, n);
+    memcpy(reply, ars__me.channel->body, n);
     *reply_size = n;
-    atomic_store(&c->state, ARS__IDLE);
 }
 
 /* Writes a request that tells the latents [told, told + n) and, if `prior` is given, asks for its site's proposal. */
@@ -50,72 +58,67 @@ static size_t build_step(unsigned char *out, uint32_t site, uint32_t instance, s
     return size;
 }
 
-/* Asks, and takes the new state. Returns the bytes of the reply. */
-static size_t step(const unsigned char *request, size_t size, size_t told, void *reply) {
-    size_t reply_size = ARS_WIRE_MAX_STEP;
-    ars__ask(ARS__ASK_STEP, request, size, reply, &reply_size);
+/* Takes the new state that a reply brings. */
+static void take_state(const unsigned char *reply, size_t reply_size, size_t told) {
     if (reply_size < sizeof(struct ars_wire_reply))
         ars__fail(ARS_FAIL_PROTOCOL, 0, "a reply of %zu bytes is too short", reply_size);
-    ars__me.state = ((struct ars_wire_reply *)reply)->state;
+    ars__me.state = ((const struct ars_wire_reply *)(const void *)reply)->state;
     ars__me.told += told;
-    return reply_size;
 }
 
 /* Equal questions have equal answers, so a loop keeps the first one for its retries and continuations. */
-static size_t recall(const unsigned char *request, size_t size, void *reply) {
+static const struct ars__first *recall(const unsigned char *request, size_t size) {
     for (size_t i = ars__me.loops.depth; i-- > 0;) {
         const struct ars__first *f = ars__me.loops.at[i].first;
-        if (!f || f->request_size != size || memcmp(f->request, request, size) != 0) continue;
-        memcpy(reply, f->reply, f->reply_size);
-        return f->reply_size;
+        if (f && f->request_size == size && memcmp(f->request, request, size) == 0) return f;
     }
-    return 0;
+    return NULL;
 }
 
-static void remember(uint64_t asked_from, const unsigned char *request, size_t size, const void *reply,
-                     size_t reply_size) {
-    for (size_t i = ars__me.loops.depth; i-- > 0;) {
-        struct ars__loop *loop = &ars__me.loops.at[i];
-        if (loop->entry_state != asked_from) break;
-        struct ars__first *f = loop->first;
+/* Asks the question in the mailbox. Loops whose first one it is keep question and answer. */
+static size_t ask_and_remember(const unsigned char *body, size_t size) {
+    const uint64_t asked_from = ars__me.state;
+    size_t from = ars__me.loops.depth;
+    while (from > 0 && ars__me.loops.at[from - 1].entry_state == asked_from) from--;
+    for (size_t i = from; i < ars__me.loops.depth; i++) {
+        struct ars__first *f = ars__me.loops.at[i].first;
+        if (f && !f->request_size) memcpy(f->request, body, size);
+    }
+    size_t reply_size = ask_in_place(ARS__ASK_STEP, size);
+    for (size_t i = from; i < ars__me.loops.depth; i++) {
+        struct ars__first *f = ars__me.loops.at[i].first;
         if (!f || f->request_size) continue;
-        memcpy(f->request, request, size);
-        memcpy(f->reply, reply, reply_size);
+        memcpy(f->reply, body, reply_size);
         f->reply_size = (uint32_t)reply_size;
         f->request_size = (uint32_t)size;
     }
+    return reply_size;
 }
 
-static bool prior_proposes(uint32_t site) {
+bool ars__prior_proposes(uint32_t site) {
     if (ars__me.flags & ARS_RUN_PROPOSE_PRIOR) return true;
     if ((ars__me.flags & ARS_RUN_LOOPS_PRIOR) && ars__me.loops.depth) return true;
     return atomic_load_explicit(&ars__me.shm->sites[site].always_prior, memory_order_relaxed) ==
            (uint32_t)ars__me.run_number;
 }
 
-void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_dist *proposal, void *storage) {
-    *proposal = *prior;
-    if (prior_proposes(site)) return;
-
-    _Alignas(8) unsigned char request[ARS_WIRE_MAX_STEP];
+/* Question and answer stay in the mailbox, or in the memory of the loop that knows the answer: no copy on the stack,
+ * whose pages a forked process would have to copy first. */
+void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_dist *proposal) {
+    unsigned char *body = ars__me.channel->body;
     size_t untold;
     while ((untold = ars__n_samples(&ars__me.trace) - ars__me.told) > ARS_WIRE_MAX_TOLD) {
-        size_t size = build_step(request, ARS_NO_SITE, 0, ARS_WIRE_MAX_TOLD, NULL);
-        step(request, size, ARS_WIRE_MAX_TOLD, storage);
+        size_t size = build_step(body, ARS_NO_SITE, 0, ARS_WIRE_MAX_TOLD, NULL);
+        take_state(body, ask_in_place(ARS__ASK_STEP, size), ARS_WIRE_MAX_TOLD);
     }
-    size_t size = build_step(request, site, instance, untold, prior);
-    size_t reply_size = recall(request, size, storage);
-    if (reply_size) {
-        ars__me.state = ((struct ars_wire_reply *)storage)->state;
-        ars__me.told += untold;
-    } else {
-        uint64_t asked_from = ars__me.state;
-        reply_size = step(request, size, untold, storage);
-        remember(asked_from, request, size, storage, reply_size);
-    }
+    size_t size = build_step(body, site, instance, untold, prior);
+    const struct ars__first *known = recall(body, size);
+    const unsigned char *reply = known ? known->reply : body;
+    size_t reply_size = known ? known->reply_size : ask_and_remember(body, size);
+    take_state(reply, reply_size, untold);
 
     char why[256];
-    unsigned char *at = (unsigned char *)storage + sizeof(struct ars_wire_reply);
+    const unsigned char *at = reply + sizeof(struct ars_wire_reply);
     if (!ars__dist_decode(proposal, at, reply_size - sizeof(struct ars_wire_reply), why, sizeof why)) {
         int n;
         const char *address = ars__site_address(site, &n);

@@ -13,16 +13,6 @@
 
 #include "process.h"
 
-/* Activations that carry a mark already, so that a loop in a long-lived function makes one only once. */
-struct marked {
-    const ars__site *site;
-    const char *frame;
-    struct ars__mark_of_activation mark;
-};
-static struct marked *marked;
-static size_t n_marked, marked_room;
-static uint64_t last_number;
-
 /* The alloca in the macro moves the stack pointer by at least this. */
 enum { MOVED_BY = 16 };
 
@@ -56,28 +46,30 @@ void ars__loops_reset(void) {
 }
 
 /* The entry of this activation, which is the last one. Forgets activations deeper than this frame: they have returned. */
-static struct marked *marked_at(const ars__site *site, const char *frame) {
-    while (n_marked && marked[n_marked - 1].frame < frame) n_marked--;
-    for (size_t i = n_marked; i-- > 0 && marked[i].frame == frame;)
-        if (marked[i].site == site) return &marked[i];
-    if (n_marked == marked_room) {
-        size_t room = marked_room ? 2 * marked_room : 32;
-        struct marked *grown = realloc(marked, room * sizeof *marked);
+static struct ars__marked *marked_at(const ars__site *site, const char *frame) {
+    struct ars__marks *m = &ars__me.marks;
+    while (m->n && m->at[m->n - 1].frame < frame) m->n--;
+    for (size_t i = m->n; i-- > 0 && m->at[i].frame == frame;)
+        if (m->at[i].site == site) return &m->at[i];
+    if (m->n == m->room) {
+        size_t room = m->room ? 4 * m->room : ARS__FEW_MARKS;
+        struct ars__marked *grown =
+            m->room ? ars__enlarge(m->at, m->n * sizeof *m->at, room * sizeof *m->at) : ars__me.few.marks;
         if (!grown) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the table of loops");
-        marked = grown;
-        marked_room = room;
+        m->at = grown;
+        m->room = room;
     }
-    marked[n_marked] = (struct marked){.site = site, .frame = frame};
-    return &marked[n_marked++];
+    m->at[m->n] = (struct ars__marked){.site = site, .frame = frame};
+    return &m->at[m->n++];
 }
 
 /* The macro calls this right after an entry that found no mark in place. */
 void ars__rs_mark(void *memory) {
     struct ars__loop *top = ars__top(&ars__me.loops);
     uint64_t *at = memory;
-    *at = ++last_number;
+    *at = ++ars__me.marks.last_number;
     top->mark.at = at;
-    top->mark.number = last_number;
+    top->mark.number = *at;
     top->mark.settled = __builtin_frame_address(0);
     marked_at(top->site, top->frame)->mark = top->mark;
 }
@@ -85,8 +77,9 @@ void ars__rs_mark(void *memory) {
 static struct ars__loop *push(void) {
     struct ars__loops *l = &ars__me.loops;
     if (l->depth == l->room) {
-        size_t room = l->room ? 2 * l->room : 16;
-        struct ars__loop *grown = realloc(l->at, room * sizeof *grown);
+        size_t room = l->room ? 4 * l->room : ARS__FEW_LOOPS;
+        struct ars__loop *grown =
+            l->room ? ars__enlarge(l->at, l->depth * sizeof *grown, room * sizeof *grown) : ars__me.few.loops;
         if (!grown) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for %zu open loops", room);
         memset(grown + l->room, 0, (room - l->room) * sizeof *grown);
         l->at = grown;

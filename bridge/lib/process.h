@@ -98,6 +98,18 @@ struct ars__loops {
     size_t depth, room;
 };
 
+/* Activations that carry a mark already, so that a loop in a long-lived function makes one only once. */
+struct ars__marked {
+    const ars__site *site;
+    const char *frame;
+    struct ars__mark_of_activation mark;
+};
+struct ars__marks {
+    struct ars__marked *at;
+    size_t n, room;
+    uint64_t last_number;
+};
+
 static inline struct ars__loop *ars__top(struct ars__loops *l) {
     return l->depth ? &l->at[l->depth - 1] : NULL;
 }
@@ -121,6 +133,16 @@ void ars__loop_name(ars__site *site, char *text, size_t size);
 /* The id of `name` below the innermost open loop; asks the host the first time anybody meets it. */
 uint32_t ars__site_id(const char *name, enum ars_site_kind kind, unsigned dist);
 const char *ars__site_address(uint32_t id, int *size); /* for messages: "%.*s" */
+/* Per id: how often it was met in the trace with this serial number. */
+struct ars__met {
+    uint64_t trace;
+    uint32_t count;
+};
+struct ars__instances {
+    struct ars__met *at;
+    size_t room;
+    uint64_t trace;
+};
 uint32_t ars__instance_take(uint32_t site);
 void ars__instance_give_back(uint32_t site);
 void ars__instances_reset(void);
@@ -137,8 +159,10 @@ void ars__data_end_trace(void);
 
 void ars__raise_attention(uint32_t channel);
 void ars__ask(enum ars__question kind, const void *request, size_t size, void *reply, size_t *reply_size);
-/* The proposal for a latent; *proposal may point into `storage` (ARS_WIRE_MAX_STEP bytes). */
-void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_dist *proposal, void *storage);
+/* Whether the prior proposes at this site, so that nobody need be asked. */
+bool ars__prior_proposes(uint32_t site);
+/* The controller's proposal for a latent. It may point into memory that lasts until the next question. */
+void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_dist *proposal);
 
 /* ---- processes (fork.c, family.c, snapshot.c) -------------------------------------------------------------------- */
 
@@ -171,6 +195,22 @@ _Noreturn void ars__fail(enum ars_failure_kind kind, int detail, const char *for
 
 /* ---- the process ------------------------------------------------------------------------------------------------- */
 
+/* The first memory of the tables that a continuation writes to. */
+enum { ARS__FEW_LOOPS = 4, ARS__FEW_MARKS = 8, ARS__FEW_SITES = 60, ARS__FEW_SAMPLES = 20, ARS__FEW_RECORDS = 4 };
+struct ars__few {
+    struct ars__loop loops[ARS__FEW_LOOPS];
+    struct ars__marked marks[ARS__FEW_MARKS];
+    struct ars__met met[ARS__FEW_SITES];
+    struct ars_wire_sample samples[ARS__FEW_SAMPLES];
+    struct ars_wire_loop records[ARS__FEW_RECORDS];
+};
+/* Enlarges a table: `old` may be NULL, memory of struct ars__few, or of a former call. NULL: no memory. */
+void *ars__enlarge(void *old, size_t old_size, size_t size);
+
+/* All that a continuation of a small loop writes to is on one page: every page that a forked process writes to is first
+ * copied by the kernel, and that costs more than the continuation does. */
+#define ARS__PAGE 4096
+
 struct ars__process {
     enum ars__role role;
     bool in_trace;
@@ -198,7 +238,12 @@ struct ars__process {
 
     struct ars__snapshot *snapshot; /* in a snapshot and its continuations; NULL in a continuation in place */
     size_t root;                    /* depth of the loop that is being estimated; 0: none */
+
+    struct ars__marks marks;
+    struct ars__instances instances;
+    struct ars__few few;
 };
+_Static_assert(sizeof(struct ars__process) <= ARS__PAGE, "what a continuation writes to must fit a page");
 
 extern struct ars__process ars__me;
 

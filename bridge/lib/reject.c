@@ -41,7 +41,8 @@ static bool count(const struct body *body, bool accepted) {
     }
     record->tries_q++;
     record->accepted_q += accepted;
-    if (!accepted) record->s_pq_sum += exp(2 * loop_of(body)->try_ratio);
+    double ratio = loop_of(body)->try_ratio;
+    if (!accepted) record->s_pq_sum += ratio == 0 ? 1 : exp(2 * ratio);
     return accepted || record->tries_q == ars__me.want_tries_q;
 }
 

@@ -53,19 +53,11 @@ struct entry {
     char *name; /* NULL: empty */
     uint32_t hash, path, id;
     enum ars_site_kind kind;
+    unsigned dist; /* as the host knows it: a copy, because a forked process maps the segment's pages anew */
 };
 
 static struct entry *table;
 static size_t table_room, table_used;
-
-/* Per id: how often it was met in the trace with this serial number. */
-struct met {
-    uint64_t trace;
-    uint32_t count;
-};
-static struct met *met;
-static size_t met_room;
-static uint64_t trace_serial;
 
 static uint32_t hash_of(const char *name, uint32_t path, enum ars_site_kind kind) {
     uint32_t h = 2166136261u ^ path * 2654435761u ^ (uint32_t)kind << 24;
@@ -128,16 +120,15 @@ uint32_t ars__site_id(const char *name, enum ars_site_kind kind, unsigned dist) 
         uint32_t id = ask_host(name, path, kind, dist);
         char *copy = strdup(name);
         if (!copy) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the name of a site");
-        *e = (struct entry){copy, hash, path, id, kind};
+        *e = (struct entry){copy, hash, path, id, kind, ars__me.shm->sites[id].dist};
         table_used++;
     }
-    unsigned known = ars__me.shm->sites[e->id].dist;
-    if (known != dist) {
+    if (e->dist != dist) {
         int n;
         const char *address = ars__site_address(e->id, &n);
         ars__fail(ARS_FAIL_SITE_CHANGED, 0,
                   "the site \"%.*s\" was %s before and is %s now; a name keeps one kind of distribution",
-                  n > 200 ? 200 : n, address, ars__dist_name(known), ars__dist_name(dist));
+                  n > 200 ? 200 : n, address, ars__dist_name(e->dist), ars__dist_name(dist));
     }
     return e->id;
 }
@@ -150,18 +141,21 @@ const char *ars__site_address(uint32_t id, int *size) {
 
 /* ---- instances ------------------------------------------------------------------------------------------------------ */
 
-static struct met *met_at(uint32_t id) {
-    if (id >= met_room) {
-        size_t room = met_room ? met_room : 64;
+static struct ars__met *met_at(uint32_t id) {
+    struct ars__instances *m = &ars__me.instances;
+    if (id >= m->room) {
+        size_t room = m->room ? m->room : ARS__FEW_SITES;
         while (room <= id) room *= 2;
-        struct met *grown = realloc(met, room * sizeof *met);
+        struct ars__met *grown = room == ARS__FEW_SITES
+                                     ? ars__me.few.met
+                                     : ars__enlarge(m->at, m->room * sizeof *m->at, room * sizeof *m->at);
         if (!grown) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the table of instances");
-        memset(grown + met_room, 0, (room - met_room) * sizeof *met);
-        met = grown;
-        met_room = room;
+        memset(grown + m->room, 0, (room - m->room) * sizeof *m->at);
+        m->at = grown;
+        m->room = room;
     }
-    if (met[id].trace != trace_serial) met[id] = (struct met){trace_serial, 0};
-    return &met[id];
+    if (m->at[id].trace != m->trace) m->at[id] = (struct ars__met){m->trace, 0};
+    return &m->at[id];
 }
 
 uint32_t ars__instance_take(uint32_t site) {
@@ -171,5 +165,5 @@ void ars__instance_give_back(uint32_t site) {
     met_at(site)->count--;
 }
 void ars__instances_reset(void) {
-    trace_serial++;
+    ars__me.instances.trace++;
 }

@@ -26,6 +26,9 @@ static uint32_t channel_of(uint32_t slot) {
 /* Which snapshot sits in which slot is known to this process alone. */
 static pid_t pids[ARS__MAX_SNAPSHOTS];
 
+/* The last run under p is made by the snapshot itself, which nobody needs any more then. */
+static bool is_snapshot;
+
 /* ---- continuations ------------------------------------------------------------------------------------------------- */
 
 /* Streams: 0 is the main run; then one per continuation, named by the loop entry, the side and a number. */
@@ -34,17 +37,27 @@ void ars__take_stream(enum ars__role role, uint32_t number) {
     ars__rng_init(&ars__me.rng, ars__me.seed, ars__me.trace_number, stream);
 }
 
+_Noreturn static void snapshot_done(enum ars__snapshot_status status) {
+    atomic_store(&ars__me.snapshot->status, status);
+    ars__raise_attention(ars__me.channel_number);
+    _exit(0);
+}
+
+/* This continuation has ended as it should. */
+_Noreturn static void leave(void) {
+    if (is_snapshot) snapshot_done(ARS__SLOT_DONE);
+    ars__me.snapshot->left = 1;
+    _exit(ARS__EXIT_LEFT);
+}
+
 void ars__continuation_rejected(struct ars__loop *root) {
     struct ars__snapshot *s = ars__me.snapshot;
     if (ars__me.role == ARS__RUN_P) {
         s->tries_p++;
         return;
     }
-    s->s_pq_sum += exp(2 * root->try_ratio);
-    if (++s->tries_q == s->want_tries_q) {
-        s->left = 1;
-        _exit(ARS__EXIT_LEFT);
-    }
+    s->s_pq_sum += root->try_ratio == 0 ? 1 : exp(2 * root->try_ratio);
+    if (++s->tries_q == s->want_tries_q) leave();
 }
 
 _Noreturn void ars__continuation_accepted(struct ars__loop *root) {
@@ -57,17 +70,10 @@ _Noreturn void ars__continuation_accepted(struct ars__loop *root) {
         s->tries_q++;
         s->accepted_q++;
     }
-    s->left = 1;
-    _exit(ARS__EXIT_LEFT);
+    leave();
 }
 
 /* ---- the snapshot ---------------------------------------------------------------------------------------------------- */
-
-_Noreturn static void snapshot_done(enum ars__snapshot_status status) {
-    atomic_store(&ars__me.snapshot->status, status);
-    ars__raise_attention(ars__me.channel_number);
-    _exit(0);
-}
 
 static void describe_end(struct ars_wire_failure *f, int status, const char *what, const char *loop) {
     f->trace = ars__me.trace_number;
@@ -112,7 +118,7 @@ static bool continue_once(enum ars__role role, uint32_t number) {
     snapshot_done(ARS__SLOT_FAILED);
 }
 
-/* Parks, and on GO forks the continuations one after another. Returns in a continuation only. */
+/* Parks, and on GO forks the continuations one after another, and becomes the last of them. Returns in a continuation. */
 static void live_as_snapshot(void) {
     struct ars__snapshot *s = ars__me.snapshot;
     uint32_t order;
@@ -121,9 +127,11 @@ static void live_as_snapshot(void) {
     atomic_store(&s->status, ARS__SLOT_RUNNING);
     for (uint32_t number = 0; s->tries_q < s->want_tries_q; number++)
         if (continue_once(ARS__TRY_Q, number)) return;
-    for (uint32_t number = 0; s->runs_p < s->want_runs_p; number++)
+    for (uint32_t number = 0; number + 1 < s->want_runs_p; number++)
         if (continue_once(ARS__RUN_P, number)) return;
-    snapshot_done(ARS__SLOT_DONE);
+    is_snapshot = true;
+    ars__me.role = ARS__RUN_P;
+    ars__take_stream(ARS__RUN_P, s->want_runs_p - 1);
 }
 
 /* ---- the worker's side ------------------------------------------------------------------------------------------------ */
@@ -170,7 +178,6 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
         ars__me.channel = &s->channel;
         ars__me.channel_number = channel_of(slot);
         ars__me.root = ars__me.loops.depth;
-        memset(pids, 0, sizeof pids);
         live_as_snapshot();
         return;
     }
@@ -219,7 +226,8 @@ void ars__snapshots_await(void) {
                 ars__site_address(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site, &n);
             char name[200];
             snprintf(name, sizeof name, "%.*s", n, loop);
-            describe_end(&s->failure, status, "the snapshot", name);
+            bool under_p = said == ARS__SLOT_RUNNING && s->tries_q >= s->want_tries_q;
+            describe_end(&s->failure, status, under_p ? "a run under p" : "the snapshot", name);
         }
         atomic_store(&s->status, ARS__SLOT_FAILED);
         ars__raise_attention(channel_of(slot));

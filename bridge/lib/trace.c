@@ -6,11 +6,19 @@
 #include "futex.h"
 #include "process.h"
 
+void *ars__enlarge(void *old, size_t old_size, size_t size) {
+    const char *few = (const char *)&ars__me.few;
+    bool ours = (const char *)old >= few && (const char *)old < few + sizeof ars__me.few;
+    if (!ours) return realloc(old, size);
+    void *grown = malloc(size);
+    return grown ? memcpy(grown, old, old_size) : NULL;
+}
+
 void *ars__buffer_add(struct ars__buffer *b, const void *bytes, size_t size) {
     if (b->used + size > b->room) {
         size_t room = b->room ? 2 * b->room : 1024;
         while (room < b->used + size) room *= 2;
-        unsigned char *grown = room <= ARS__MAX_RECORD ? realloc(b->bytes, room) : NULL;
+        unsigned char *grown = room <= ARS__MAX_RECORD ? ars__enlarge(b->bytes, b->used, room) : NULL;
         if (!grown)
             ars__fail(ARS_FAIL_MEMORY, 0, "no room for a trace of more than %zu bytes (the limit is %d)",
                       b->used + size, (int)ARS__MAX_RECORD);
@@ -27,6 +35,9 @@ void ars__trace_reset(struct ars__trace *t) {
     struct ars__buffer *all[] = {&t->samples, &t->params,   &t->observes, &t->observed,
                                  &t->results, &t->resulted, &t->loops,    &t->slots};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->used = 0;
+    if (!t->samples.bytes)
+        t->samples = (struct ars__buffer){(void *)ars__me.few.samples, 0, sizeof ars__me.few.samples};
+    if (!t->loops.bytes) t->loops = (struct ars__buffer){(void *)ars__me.few.records, 0, sizeof ars__me.few.records};
     t->log_likelihood = t->log_ratio_all = 0;
     t->snapshots = t->entries = 0;
 }

@@ -99,6 +99,7 @@ static struct outcome predict(uint64_t trace, uint64_t entry, bool outer) {
             if (!under_p) o.accepted_q += accepted;
         }
     }
+    o.forks--; /* the last run is made by the snapshot itself */
     return o;
 }
 

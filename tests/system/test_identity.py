@@ -134,7 +134,7 @@ def check_estimates(run: ars.Posterior, M: int, N: int) -> None:
     assert (loops["tries_q"] == N).all()
     assert (loops["runs_p"] == M).all()
     assert (loops["tries_p"] >= M).all()
-    extra = loops["forks"].astype(int) - loops["accepted_q"].astype(int) - M
+    extra = loops["forks"].astype(int) - loops["accepted_q"].astype(int) - (M - 1)
     assert np.isin(extra, (0, 1)).all(), "a rejected continuation goes on as the next try"
     assert run.columns.traces["snapshots"].tolist() == run["entries"].astype(int).tolist()
 
