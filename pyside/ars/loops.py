@@ -13,6 +13,7 @@ from ars._native import SiteKind
 from ars.columns import Array, Columns, Floats, Site
 from ars.diagnostics import pareto_k
 from ars.errors import ArsWarning
+from ars.naive_variance import lower_bound, unseen_share
 
 __all__ = ["LoopSummary", "Loops", "NaiveVarianceWarning", "summarise_loops"]
 
@@ -34,10 +35,14 @@ class LoopSummary(NamedTuple):
     largest, and at means of values cut off at a bound, which can only be too small. A mean above 1 implies states
     above 1.
 
-    ``naive_variance_infinite`` is True if one of them is at least 1 with certainty (two standard errors, more where
-    the largest of several is taken), False if the mean is below 1 with two, else None, with the reason in ``note``.
-    A False is about the average state, and about what the proposal has visited: a proposal that hardly ever visits
-    the rejected region makes S_pq large through draws that a run may never see, and its estimate too small.
+    A proposal that hardly ever visits the rejected region makes S_pq large through draws that a run may never see, and
+    its estimate too small. The runs under p do visit it: ``s_pq_bound`` is what S_pq must at least be for the rejected
+    share under p to fit into the small share under q (ars.naive_variance).
+
+    ``naive_variance_infinite`` is True if one of these is at least 1 with certainty (two standard errors, more where
+    the largest of several is taken), False if the mean is below 1 with two, its tail is light, and what the tries
+    under q have visited is all that p rejects; else None, with the reason in ``note``. A False is about the average
+    state.
     """
 
     address: str
@@ -48,6 +53,7 @@ class LoopSummary(NamedTuple):
     s_pq: float
     s_pq_error: float
     s_pq_largest: float
+    s_pq_bound: float
     naive_variance_infinite: bool | None
     note: str
 
@@ -56,8 +62,11 @@ class LoopSummary(NamedTuple):
         return self.address.rpartition("/")[2]
 
     def warning(self) -> str:
+        size = f"= {self.s_pq:.3g} (standard error {self.s_pq_error:.2g})"
+        if not self.s_pq - 2.0 * self.s_pq_error >= 1.0 and self.s_pq_bound >= 1.0:
+            size = f"of at least {self.s_pq_bound:.3g}"
         return (
-            f'loop "{self.address}" has S_pq = {self.s_pq:.3g} (standard error {self.s_pq_error:.2g}): by Theorem 1 '
+            f'loop "{self.address}" has S_pq {size}: by Theorem 1 '
             'the naive "ic" weights have infinite variance, and their evidence and errors mean nothing. Use "ars".'
         )
 
@@ -66,11 +75,12 @@ class _Verdict(NamedTuple):
     s_pq: float
     error: float
     largest: float
+    bound: float
     infinite: bool | None
     note: str
 
 
-_NOT_ESTIMATED = _Verdict(math.nan, math.nan, math.nan, None, "nothing was estimated")
+_NOT_ESTIMATED = _Verdict(math.nan, math.nan, math.nan, math.nan, None, "nothing was estimated")
 
 
 def _mean_and_error(x: Floats) -> tuple[float, float]:
@@ -103,9 +113,13 @@ def _judge(loops: Array) -> _Verdict:
     s_pq, error = float(loops["s_pq_sum"].sum() / tries.sum()), math.inf
     if len(s) > 1:
         error = float((s - s_pq * tries / mean_tries).std(ddof=1)) / math.sqrt(len(s))
+    bound = lower_bound(loops)
     if np.all(loops["accepted_q"] == loops["tries_q"]):
+        # If q can draw it at all, p rejects far more than q: S_pq is large. If q cannot, naive weights are biased.
         note = "no try under q was rejected: S_pq cannot be estimated"
-        return _Verdict(s_pq, math.nan, s_pq, None, note)
+        if bound >= 1.0:
+            note += f", and is above {bound:.2g} unless q cannot draw what p rejects, which would bias naive weights"
+        return _Verdict(s_pq, math.nan, s_pq, bound, None, note)
     largest, clear = s_pq, s_pq - 2.0 * error >= 1.0
     instances = np.unique(loops["instance"])
     if len(instances) > 1:
@@ -116,15 +130,21 @@ def _judge(loops: Array) -> _Verdict:
             largest = max(largest, mean)
             clear = clear or mean - sigmas * spread >= 1.0
     if clear or _bounded_mean_exceeds_one(s):
-        return _Verdict(s_pq, error, largest, True, "S_pq is 1 or more")
+        return _Verdict(s_pq, error, largest, bound, True, "S_pq is 1 or more")
+    if bound >= 1.0:
+        note = f"S_pq is at least {bound:.3g}: p rejects more than the proposal's rejected share has room for"
+        return _Verdict(s_pq, error, largest, bound, True, note)
     with np.errstate(divide="ignore"):
         tail = pareto_k(np.log(s))
     if tail >= tail.threshold:
         note = f"heavy tail (k = {tail:.2f}): S_pq is likely to be larger than its estimate"
-        return _Verdict(s_pq, error, largest, None, note)
+        return _Verdict(s_pq, error, largest, bound, None, note)
     if s_pq + 2.0 * error >= 1.0:
-        return _Verdict(s_pq, error, largest, None, "S_pq is too close to 1 for its standard error")
-    return _Verdict(s_pq, error, largest, False, "")
+        return _Verdict(s_pq, error, largest, bound, None, "S_pq is too close to 1 for its standard error")
+    if (unseen := unseen_share(loops)) > 0.0:
+        note = f"the tries under q miss at least {unseen:.2g} of what p rejects: S_pq is larger than its estimate"
+        return _Verdict(s_pq, error, largest, bound, None, note)
+    return _Verdict(s_pq, error, largest, bound, False, "")
 
 
 def _ratio(above: int, below: int) -> float:
@@ -142,6 +162,7 @@ def _summarise(address: str, loops: Array) -> LoopSummary:
         s_pq=verdict.s_pq,
         s_pq_error=verdict.error,
         s_pq_largest=verdict.largest,
+        s_pq_bound=verdict.bound,
         naive_variance_infinite=verdict.infinite,
         note=verdict.note,
     )
@@ -172,7 +193,7 @@ class Loops(Mapping[str, LoopSummary]):
     def __repr__(self) -> str:
         if not self._by_address:
             return "no loops"
-        header = ("loop", "entries", "tries", "p(A)", "q(A)", "S_pq", "s.e.", "largest", "infinite naive variance")
+        header = ("loop", "entries", "tries", "p(A)", "q(A)", "S_pq", "s.e.", "largest", "at least", "infinite naive variance")
         verdicts = {True: "yes", False: "no", None: "undecided"}
         rows = [
             (
@@ -180,7 +201,7 @@ class Loops(Mapping[str, LoopSummary]):
                 f"{loop.entries:,}",
                 f"{loop.mean_tries:.3g}",
                 *(f"{x:.4g}" for x in (loop.p_accept, loop.q_accept, loop.s_pq)),
-                *(f"{x:.2g}" for x in (loop.s_pq_error, loop.s_pq_largest)),
+                *(f"{x:.2g}" for x in (loop.s_pq_error, loop.s_pq_largest, loop.s_pq_bound)),
                 verdicts[loop.naive_variance_infinite] + (f" ({loop.note})" if loop.note else ""),
             )
             for loop in self._by_address.values()

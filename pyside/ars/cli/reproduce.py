@@ -1,0 +1,94 @@
+"""``ars reproduce``: the paper's experiments, from nothing to figures and tables."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from ars.cli.options import at_least
+
+HELP = "Run the paper's experiments: figures, tables and a page for each."
+
+_EXPERIMENTS = ("beta", "marsaglia", "mini-sherpa")
+_SEED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("experiment", choices=(*_EXPERIMENTS, "all"), help="which")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="minutes per experiment on two cores (the default)")
+    size.add_argument("--full", action="store_true", help="the paper's settings: hours, to be run in the background")
+    size.add_argument("--tiny", action="store_true", help="seconds: shows that it runs, and little else")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("results"),
+        metavar="DIR",
+        help="with a folder per experiment; default: ./results",
+    )
+    parser.add_argument(
+        "--no-resume",
+        dest="resume",
+        action="store_false",
+        help="do everything anew (default: what is there with the same settings and seed is kept)",
+    )
+    parser.add_argument("--repeats", type=at_least(2), metavar="N", help="runs per observation; the paper has 100")
+    parser.add_argument("--seed", type=at_least(0), default=_SEED, metavar="N", help=f"default: {_SEED}")
+    parser.add_argument(
+        "--simulators",
+        type=Path,
+        metavar="DIR",
+        help="with the executables of csim/ (default: those installed with this package)",
+    )
+
+
+class _Terminal:
+    """Says on stderr how things go."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def say(self, text: str) -> None:
+        seconds = round(time.monotonic() - self._started)
+        print(f"[{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}] {text}", file=sys.stderr, flush=True)
+
+    def progress(self, label: str) -> object:
+        from ars.progress import StreamProgress
+
+        return StreamProgress(sys.stderr, label=label)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ars.reproduce.driver import EXPERIMENTS, reproduce
+    from ars.reproduce.settings import settings_for
+    from ars.reproduce.workspace import Workspace
+
+    settings = settings_for("full" if arguments.full else "tiny" if arguments.tiny else "quick")
+    if arguments.repeats is not None:
+        settings = settings.with_repeats(arguments.repeats)
+    chosen = [name for name in _EXPERIMENTS if arguments.experiment in (name, "all") and name in EXPERIMENTS]
+    wrong = []
+    for name in chosen:
+        work = Workspace(
+            arguments.output / name,
+            arguments.seed,
+            resume=arguments.resume,
+            reporter=_Terminal(),
+        )
+        outcome = reproduce(name, lambda simulator: _find(arguments.simulators, simulator), settings, work)
+        print(f"{name}: {work.made} stages run, {work.kept} kept; see {outcome.page}")
+        for problem in outcome.problems:
+            print(f"{name}: {problem}", file=sys.stderr)
+        wrong += outcome.problems
+    return 1 if wrong else 0
+
+
+def _find(given: Path | None, name: str) -> Path:
+    import ars
+
+    path = (given if given is not None else Path(ars.__file__).parent / "bin").absolute() / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such simulator; give --simulators the folder of built ones")
+    return path

@@ -1,0 +1,131 @@
+"""How much of each experiment is run. ``full`` is the paper's, but for the number of repeats."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["BUDGETS", "SIZES", "TRIES", "Beta", "MiniSherpa", "Network", "Repeats", "Settings", "settings_for"]
+
+SIZES: Final = ("tiny", "quick", "full")
+BUDGETS: Final = (1, 2, 10)  # M of the methods
+TRIES: Final = 10  # N, of all of them: max(M, 10)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A training."""
+
+    traces: int
+    lstm_dim: int
+    lstm_depth: int = 1
+    batch_size: int = 512
+    lr: float = 1e-3
+    components: int = 10
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Independent runs of one observation."""
+
+    repeats: int
+    traces: int  # of each
+    epsilon: float = 0.01  # of K_converge
+    orderings: int = 50  # of the weights, for K_converge
+
+
+@dataclass(frozen=True)
+class Beta:
+    """Beta-Bernoulli: no training, one run per setting and number of tosses."""
+
+    tosses: tuple[int, ...]
+    traces: int
+    max_draws: int = 10_000
+    epsilon: float = 0.01
+
+
+@dataclass(frozen=True)
+class MiniSherpa:
+    """Mini-SHERPA: a training, repeated runs per channel, and the evidence that they are held against."""
+
+    network: Network
+    runs: Repeats
+    truth_traces: int  # at most
+    truth_chunk: int
+    truth_error: float  # relative: when it is reached, no more traces are run
+    hardest_epsilon: float = 0.03  # of channel 3, as in the paper
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides the numbers, but for the seed."""
+
+    size: str
+    beta: Beta
+    marsaglia: Network
+    marsaglia_runs: Repeats
+    mini_sherpa: MiniSherpa
+
+    def as_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def with_repeats(self, repeats: int) -> Settings:
+        return dataclasses.replace(
+            self,
+            marsaglia_runs=dataclasses.replace(self.marsaglia_runs, repeats=repeats),
+            mini_sherpa=dataclasses.replace(
+                self.mini_sherpa, runs=dataclasses.replace(self.mini_sherpa.runs, repeats=repeats)
+            ),
+        )
+
+
+_SETTINGS: Final = {
+    "tiny": Settings(
+        size="tiny",
+        beta=Beta(tosses=(1, 10), traces=600, max_draws=600, epsilon=0.03),
+        marsaglia=Network(traces=12_000, lstm_dim=32, batch_size=128, lr=3e-3),
+        marsaglia_runs=Repeats(repeats=4, traces=150, epsilon=0.1, orderings=10),
+        mini_sherpa=MiniSherpa(
+            network=Network(traces=2_000, lstm_dim=16, batch_size=128, lr=3e-3, components=4),
+            runs=Repeats(repeats=2, traces=60, epsilon=0.1, orderings=10),
+            truth_traces=2_000,
+            truth_chunk=1_000,
+            truth_error=0.05,
+        ),
+    ),
+    "quick": Settings(
+        size="quick",
+        beta=Beta(tosses=(1, 2, 3, 5, 8, 11, 15, 20, 25, 30), traces=4_000, max_draws=4_000),
+        marsaglia=Network(traces=150_000, lstm_dim=128, batch_size=256),
+        marsaglia_runs=Repeats(repeats=10, traces=2_000),
+        mini_sherpa=MiniSherpa(
+            network=Network(traces=60_000, lstm_dim=128, lstm_depth=1, batch_size=256, lr=2e-3),
+            runs=Repeats(repeats=5, traces=2_000, epsilon=0.03),
+            truth_traces=300_000,
+            truth_chunk=50_000,
+            truth_error=0.02,
+        ),
+    ),
+    "full": Settings(
+        size="full",
+        beta=Beta(tosses=tuple(range(1, 31)), traces=10_000),
+        marsaglia=Network(traces=2_000_000, lstm_dim=512),
+        marsaglia_runs=Repeats(repeats=20, traces=100_000),
+        mini_sherpa=MiniSherpa(
+            network=Network(traces=2_000_000, lstm_dim=512, lstm_depth=3),
+            runs=Repeats(repeats=10, traces=100_000),
+            truth_traces=12_000_000,
+            truth_chunk=250_000,
+            truth_error=0.003,
+        ),
+    ),
+}
+
+
+def settings_for(size: str) -> Settings:
+    """The settings of "tiny" (a test), "quick" (minutes) or "full" (hours)."""
+    try:
+        return _SETTINGS[size]
+    except KeyError:
+        raise ValueError(f"size must be one of {', '.join(SIZES)}, not {size!r}") from None
