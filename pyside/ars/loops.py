@@ -71,6 +71,10 @@ class LoopSummary(NamedTuple):
         )
 
 
+_LIGHT_TAIL = 0.5  # the shape below which the standard error of S_pq means something
+_LEAST_ENTRIES = 500
+
+
 class _Verdict(NamedTuple):
     s_pq: float
     error: float
@@ -136,13 +140,16 @@ def _judge(loops: Array) -> _Verdict:
         return _Verdict(s_pq, error, largest, bound, True, note)
     with np.errstate(divide="ignore"):
         tail = pareto_k(np.log(s))
-    if tail >= tail.threshold:
+    if tail >= _LIGHT_TAIL:
         note = f"heavy tail (k = {tail:.2f}): S_pq is likely to be larger than its estimate"
         return _Verdict(s_pq, error, largest, bound, None, note)
     if s_pq + 2.0 * error >= 1.0:
         return _Verdict(s_pq, error, largest, bound, None, "S_pq is too close to 1 for its standard error")
     if (unseen := unseen_share(loops)) > 0.0:
         note = f"the tries under q miss at least {unseen:.2g} of what p rejects: S_pq is larger than its estimate"
+        return _Verdict(s_pq, error, largest, bound, None, note)
+    if len(loops) < _LEAST_ENTRIES:
+        note = f"{len(loops)} entries are too few to rule out a tail; {_LEAST_ENTRIES} would do"
         return _Verdict(s_pq, error, largest, bound, None, note)
     return _Verdict(s_pq, error, largest, bound, False, "")
 
@@ -193,7 +200,18 @@ class Loops(Mapping[str, LoopSummary]):
     def __repr__(self) -> str:
         if not self._by_address:
             return "no loops"
-        header = ("loop", "entries", "tries", "p(A)", "q(A)", "S_pq", "s.e.", "largest", "at least", "infinite naive variance")
+        header = (
+            "loop",
+            "entries",
+            "tries",
+            "p(A)",
+            "q(A)",
+            "S_pq",
+            "s.e.",
+            "largest",
+            "at least",
+            "infinite naive variance",
+        )
         verdicts = {True: "yes", False: "no", None: "undecided"}
         rows = [
             (

@@ -1,20 +1,20 @@
 """How large Theorem 1's S_pq must at least be, from tries under q and runs under p.
 
-S_pq = E_q[(p/q)^2 rejected] is the integral of p^2/q over what is rejected. Its plain estimate averages over tries under q,
-which may never visit the part of the rejected region that makes it large, or infinite. The runs under p say how much is
-rejected there: by the inequality of Cauchy and Schwarz, for every part R of the rejected region
+S_pq = E_q[(p/q)^2 rejected] is the integral of p^2/q over what is rejected. Its plain estimate averages over tries
+under q, which may never visit the part of the rejected region that makes it large, or infinite. The runs under p say how much
+is rejected there: by the inequality of Cauchy and Schwarz, for every part R of the rejected region
 
     integral over R of p^2/q  >=  p(R)^2 / q(R),
 
-and both sides can be estimated with light tails. R is the whole rejected region, or the part where p/q is above a bound t,
-for which p(R) = p(rejected) - E_q[p/q; rejected, p/q <= t]: what the runs under p reject and the tries under q do not
-account for. What lies below t adds its own E_q[(p/q)^2; p/q <= t].
+and the right side can be estimated with light tails. R is the whole rejected region, or the part where p/q is above a
+bound t, for which p(R) = p(rejected) - E_q[p/q; rejected, p/q <= t]: what the runs under p reject and the tries under q
+do not account for. What lies below t adds its own E_q[(p/q)^2; p/q <= t].
 
-It holds for every state at entry, and, because a^2/b is convex in a and b together, for averages over states: a mean above 1
-means states above 1. It needs a q that can draw all that p can, which Theorem 1 assumes as well.
+It holds for every state at entry, and, because a^2/b is convex in a and b together, for averages over states: a mean
+above 1 means states above 1. It needs a q that can draw all that p can, which Theorem 1 assumes as well.
 
-A single rejected try's p/q is known where the main run had exactly one. That is so with probability q(A) (1 - q(A)) given the
-state, so averages over such entries weigh states by q(A); all the others are weighed alike, by K/N.
+A single rejected try's p/q is known where the main run had exactly one. That is so with probability q(A) (1 - q(A))
+given the state, so averages over such entries weigh states by q(A); the others are weighed alike, by K/N.
 
 Limits are three standard errors from the mean, of means of bounded numbers; counts have limits of their own.
 """
@@ -43,8 +43,8 @@ def _lower(x: Floats) -> float:
 def _upper(x: Floats, largest: float = 1.0) -> float:
     """An upper limit of the mean of numbers from 0 to ``largest``, also if all that were seen are 0 or rare.
 
-    A sum of n such numbers with mean m has a variance of at most n m largest, so that the mean m that makes what was seen
-    as unlikely as three standard deviations solves m - seen = 3 sqrt(m largest / n).
+    A sum of n such numbers with mean m has a variance of at most n m largest, so that the mean m that makes what was
+    seen as unlikely as three standard deviations solves m - seen = 3 sqrt(m largest / n).
     """
     spread = _SIGMAS * math.sqrt(largest / len(x))
     root = 0.5 * (spread + math.sqrt(spread**2 + 4.0 * float(x.mean())))
@@ -52,8 +52,7 @@ def _upper(x: Floats, largest: float = 1.0) -> float:
 
 
 def _rejected_under_p(loops: Array) -> Floats:
-    """Per entry, an unbiased estimate of 1 - p(A): of the runs under p, M accepted tries among T in all, the last of which is
-    accepted by design."""
+    """Per entry, an unbiased estimate of 1 - p(A) from the T tries of the runs under p."""
     runs, tries = loops["runs_p"].astype(np.float64), loops["tries_p"].astype(np.float64)
     several = np.divide(tries - runs, tries - 1.0, out=np.zeros(len(runs)), where=tries > 1.0)
     return np.where(runs > 1.0, several, tries > 1.0)

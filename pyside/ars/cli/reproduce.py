@@ -6,8 +6,12 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ars.cli.options import at_least
+
+if TYPE_CHECKING:
+    from ars.progress import Progress
 
 HELP = "Run the paper's experiments: figures, tables and a page for each."
 
@@ -54,7 +58,7 @@ class _Terminal:
         seconds = round(time.monotonic() - self._started)
         print(f"[{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}] {text}", file=sys.stderr, flush=True)
 
-    def progress(self, label: str) -> object:
+    def progress(self, label: str) -> Progress:
         from ars.progress import StreamProgress
 
         return StreamProgress(sys.stderr, label=label)

@@ -25,7 +25,8 @@ def running_ess(log_weights: Floats, at: Integers) -> Floats:
     largest = float(log_weights.max())
     scaled = np.exp(log_weights - largest) if largest > -math.inf else np.zeros(len(log_weights))
     total, squares = np.cumsum(scaled)[at - 1], np.cumsum(scaled**2)[at - 1]
-    return np.divide(total**2, squares * at, out=np.zeros(len(at)), where=squares > 0)
+    share: Floats = np.divide(total**2, squares * at, out=np.zeros(len(at)), where=squares > 0)
+    return share
 
 
 class Curves(NamedTuple):
@@ -102,8 +103,6 @@ def final(
     )
 
 
-def summarise(
-    runs: Mapping[str, Sequence[Floats]], truth: float, **options: Any
-) -> dict[str, Final]:
+def summarise(runs: Mapping[str, Sequence[Floats]], truth: float, **options: Any) -> dict[str, Final]:
     """Every method."""
     return {method: final(weights, truth, **options) for method, weights in runs.items()}

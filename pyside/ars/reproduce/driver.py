@@ -77,9 +77,10 @@ def _reproduce_beta(find: Find, settings: Settings, work: Workspace) -> Outcome:
     )
     page.section(
         "Against the exact answers",
-        "Distances are in standard errors. The naive weights (IC) are left out: their variance is infinite for every n, "
-        "because S_pq is (q(x) vanishes at x = 0, where every try is rejected). So is that of the square of the others' "
-        "weights in setting a, which makes the standard error of ESS/N there too small.",
+        "Distances are in standard errors. The naive weights (IC) are left out: their variance is infinite for every "
+        "n, because S_pq is (q(x) vanishes at x = 0, where every try is rejected). In setting a the fourth moment of "
+        "the other weights is infinite, so the standard error of ESS/N is too small there and ESS/N itself, like every "
+        "estimate from weights with such a tail, is more often above its exact value than below.",
         _beta_table(points),
     )
     flagged = {p.naive_variance_infinite for p in points}
@@ -90,7 +91,8 @@ def _reproduce_beta(find: Find, settings: Settings, work: Workspace) -> Outcome:
 def _flag_text(points: list[beta.Point], flagged: set[bool | None]) -> str:
     cases = {(p.setting, p.n): p.naive_variance_infinite for p in points}
     yes = sum(verdict is True for verdict in cases.values())
-    text = f"Theorem 1's condition, S_pq >= 1, holds in all {len(cases)} cases (S_pq is infinite). `post.loops` flags {yes}"
+    text = f"Theorem 1's condition, S_pq >= 1, holds in all {len(cases)} cases: S_pq is infinite. "
+    text += f"`post.loops` flags {yes}"
     if False in flagged:
         return text + ", and is wrong in some."
     undecided = len(cases) - yes

@@ -58,7 +58,7 @@ class BetaBernoulli(NamedTuple):
 
     @property
     def p_accept(self) -> float:
-        return 4.0 ** (self.alpha - 1.0) * math.exp(log_beta(self.alpha, self.alpha))
+        return math.exp((self.alpha - 1.0) * math.log(4.0) + log_beta(self.alpha, self.alpha))
 
     def _accepted_given(self, x: Floats) -> Floats:
         """The share of tries under q with this x that is accepted."""
@@ -77,7 +77,7 @@ class BetaBernoulli(NamedTuple):
         """ESS/N of "collapsed", "prior" or "ars-M" weights; None for "ic", whose second moment is infinite.
 
         An accepted draw has the collapsed weight evidence * posterior(x) / q(x | A), so the mean of its square is
-        evidence^2 q(A) E[1 / accepted(x)], the mean being over the posterior, in which x is drawn from in both settings.
+        evidence^2 q(A) E[1 / accepted(x)], the mean being over the posterior, from which x is drawn in both settings.
         The estimates K/N and T of the correction are independent of it and of each other.
         """
         a, n = self.alpha, self.n
@@ -98,5 +98,5 @@ class BetaBernoulli(NamedTuple):
 
     @property
     def s_pq(self) -> float:
-        """Theorem 1's S_pq. At x = 0 every try is rejected and 1/q(x) grows like x^(1 - alpha - n): no finite integral."""
+        """Theorem 1's S_pq: at x = 0 all tries are rejected and 1/q(x) is like x^(1 - alpha - n), not integrable."""
         return math.inf

@@ -6,7 +6,8 @@ Colours are those of Okabe and Ito; methods differ in marker and line style as w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Panel", "STYLES", "beta_figure", "convergence_figure", "need_matplotlib", "new_figure", "save"]
+__all__ = ["STYLES", "Panel", "beta_figure", "convergence_figure", "need_matplotlib", "new_figure", "save"]
 
 
 class Style(NamedTuple):
@@ -48,7 +49,7 @@ STYLES: Final[Mapping[str, Style]] = {
 def need_matplotlib() -> None:
     """Says at the start, not after hours, that figures cannot be drawn."""
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise ArsError("the figures need matplotlib: pip install 'libars[plots]'") from error
 
@@ -62,10 +63,10 @@ def new_figure(width: float, height: float) -> Figure:
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """As PNG and PDF."""
     made = []
-    for suffix, options in ((".png", {"dpi": 130}), (".pdf", {"metadata": {"CreationDate": None}})):
+    options: dict[str, dict[str, Any]] = {".png": {"dpi": 110}, ".pdf": {"metadata": {"CreationDate": None}}}
+    for suffix, wanted in options.items():
         path = folder / f"{name}{suffix}"
-        write: Callable[[Path], None] = lambda file, options=options: figure.savefig(file, **options)  # noqa: E731
-        write_atomically(path, write)
+        write_atomically(path, partial(figure.savefig, **wanted))
         made.append(path)
     return made
 

@@ -40,6 +40,6 @@ def log_weights(post: Posterior, acceptances: Acceptances | None = None) -> dict
     found["biased"] = weights.log_weight_biased(post.columns)
     if acceptances is not None:
         loops = list(post.loops)
-        p, q = ({loop: value for loop in loops} for value in acceptances)
+        p, q = (dict.fromkeys(loops, value) for value in acceptances)
         found["collapsed"] = weights.log_weight_collapsed(post.columns, post.sites, p, q)
     return found

@@ -26,11 +26,12 @@ class Record(Posterior):
 def pack(post: Posterior, values: Sequence[str] = ()) -> Arrays:
     """Everything that weights come from, and these values."""
     traces = post.columns.traces.copy()
-    for counted in ("n_samples", "n_observes", "n_results", "n_values"):
-        traces[counted] = 0
+    for counted in traces.dtype.names or ():
+        if counted.startswith("n_") and counted != "n_loops":
+            traces[counted] = 0
     sites = [[s.id, int(s.kind), None if s.dist is None else int(s.dist), s.address] for s in post.sites]
     about = {
-        "run": list(post.run),
+        "run": post.run._asdict(),
         "sites": sites,
         "stats": {name: float(value) for name, value in post.stats.items()},
     }
@@ -46,9 +47,7 @@ def unpack(arrays: Arrays) -> Record:
     about = json.loads(str(arrays["about"]))
     columns: Columns = empty()._replace(traces=arrays["traces"], loops=arrays["loops"])
     sites = [Site(i, SiteKind(k), None if d is None else DistKind(d), address) for i, k, d, address in about["sites"]]
-    *first, simulator = about["run"]
-    record = Record(
-        columns, sites, run=RunInfo(*first, tuple(simulator)), stats=about["stats"], observed={}
-    )
+    run = RunInfo(**{**about["run"], "simulator": tuple(about["run"]["simulator"])})
+    record = Record(columns, sites, run=run, stats=about["stats"], observed={})
     record.kept = {name.removeprefix(_VALUE): array for name, array in arrays.items() if name.startswith(_VALUE)}
     return record

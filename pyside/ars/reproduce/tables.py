@@ -14,7 +14,7 @@ from ars.reproduce.methods import LABELS
 from ars.reproduce.paper import PAPER
 from ars.reproduce.workspace import write_atomically
 
-__all__ = ["comparison", "markdown", "write_csv", "write_json", "write_rows"]
+__all__ = ["comparison", "comparison_markdown", "markdown", "write_csv", "write_json", "write_rows"]
 
 
 def _plain(value: Any) -> Any:

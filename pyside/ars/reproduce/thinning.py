@@ -1,9 +1,9 @@
 """One run with M runs under p per loop serves every smaller M.
 
 The tries T_1 .. T_M of the runs under p are independent and geometric, so, given their sum, they are any M positive
-numbers with that sum, all equally likely, whatever p(A) is. The sum is what a trace records. Drawing the first m of them
-given the sum therefore gives what a run with a budget of m would have recorded: not approximately, but with exactly the
-same distribution, and still independent of the accepted draws and of the tries under q.
+numbers with that sum, all equally likely, whatever p(A) is. The sum is what a trace records. Drawing the first m of
+them given the sum therefore gives what a run with a budget of m would have recorded: not approximately, but with
+exactly the same distribution, and still independent of the accepted draws and of the tries under q.
 """
 
 from __future__ import annotations

@@ -112,7 +112,8 @@ class Workspace:
 def _read(path: Path, about: str) -> Arrays | None:
     """A stage from disk, or None if it is not there, was made otherwise, or cannot be read."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # opened here: numpy leaves a file that is none of its own open
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             if str(file[_ABOUT]) != about:
                 _log.info("%s was made with other settings: made anew", path)
                 return None
