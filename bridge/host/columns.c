@@ -14,6 +14,7 @@ static void add_trace(struct host *host, const struct ars_wire_trace *trace) {
     if (!host->n_traces_out++) host->columns_since = host->now;
     add(host, ARS__COLUMN_TRACES, trace, sizeof *trace);
     host->run.accounted++;
+    ars__replay_forget(host, trace->trace);
     host->run.counters.traces++;
     host->run.counters.snapshots += trace->snapshots;
 }

@@ -53,6 +53,7 @@ void ars__family_condemn(struct host *host, uint32_t w, enum ars_failure_kind ki
     va_list args;
     va_start(args, format);
     worker->doom = (struct ars_wire_failure){.trace = ars__current_trace(worker), .kind = kind};
+    ars__family_where(host, &ars__worker_at(host->shm, w)->where, &worker->doom);
     vsnprintf(worker->doom.text, sizeof worker->doom.text, format, args);
     va_end(args);
     ars__family_kill(host, w);
@@ -60,8 +61,15 @@ void ars__family_condemn(struct host *host, uint32_t w, enum ars_failure_kind ki
 
 /* ---- a death ----------------------------------------------------------------------------------------------------- */
 
-static struct ars_wire_failure failure_of(const struct worker *worker, int status) {
+void ars__family_where(const struct host *host, const struct ars__where *where, struct ars_wire_failure *failure) {
+    failure->loop = ars__site_or_none(host, atomic_load(&where->loop), 1u << ARS_SITE_LOOP);
+    failure->site = ars__site_or_none(host, atomic_load(&where->site),
+                                      1u << ARS_SITE_SAMPLE | 1u << ARS_SITE_OBSERVE | 1u << ARS_SITE_RESULT);
+}
+
+static struct ars_wire_failure failure_of(const struct host *host, const struct worker *worker, int status) {
     struct ars_wire_failure f = {.trace = ars__current_trace(worker)};
+    ars__family_where(host, &ars__worker_at(host->shm, (uint32_t)(worker - host->workers))->where, &f);
     if (WIFSIGNALED(status)) {
         f.kind = ARS_FAIL_CRASH;
         f.detail = WTERMSIG(status);
@@ -78,15 +86,17 @@ static struct ars_wire_failure failure_of(const struct worker *worker, int statu
     return f;
 }
 
-/* The first unfinished trace of its order fails, the others go back into the queue. */
+/* The first unfinished trace of its order fails or is run again, the others go back into the queue. */
 static void account(struct host *host, struct worker *worker, int status) {
     if (worker->finished == worker->count) return;
     bool killed = worker->doom.kind != 0;
     bool innocent = worker->last_failed || (killed && worker->doom.trace != ars__current_trace(worker));
     if (!innocent) {
-        struct ars_wire_failure failure = killed ? worker->doom : failure_of(worker, status);
-        ars__columns_fail(host, &failure, 0);
-        worker->finished++;
+        struct ars_wire_failure failure = killed ? worker->doom : failure_of(host, worker, status);
+        if (killed || !ars__replay(host, &failure)) {
+            ars__columns_fail(host, &failure, 0);
+            worker->finished++;
+        }
     }
     ars__requeue(host, ars__current_trace(worker), worker->count - worker->finished);
 }
@@ -110,6 +120,8 @@ static void reset(struct host *host, uint32_t w) {
     atomic_store(&shared->ring_written, 0);
     atomic_store(&shared->ring_read, 0);
     atomic_store(&shared->ring_full, 0);
+    atomic_store(&shared->snapshots_alive, 0);
+    atomic_store(&shared->where.beat, (atomic_load(&shared->where.beat) | 1) + 1); /* not in a try */
     struct buffer kept = worker->bytes;
     kept.size = 0;
     *worker = (struct worker){.state = WORKER_NONE, .fork_tries = worker->fork_tries, .bytes = kept};
@@ -131,7 +143,8 @@ static void fork_failed(struct host *host, uint32_t w, int status) {
     struct ars_wire_failure *f = &host->run.fork_failure;
     if (worker->state != WORKER_SPAWNING) return;
     bool threads = status == -1;
-    *f = (struct ars_wire_failure){.kind = threads ? ARS_FAIL_THREADS : ARS_FAIL_FORK, .detail = status};
+    *f = (struct ars_wire_failure){
+        .kind = threads ? ARS_FAIL_THREADS : ARS_FAIL_FORK, .detail = status, .loop = ARS_NO_SITE, .site = ARS_NO_SITE};
     if (threads)
         snprintf(f->text, sizeof f->text,
                  "the simulator has more than one thread and cannot be forked; run it with one (for "
@@ -142,8 +155,10 @@ static void fork_failed(struct host *host, uint32_t w, int status) {
     worker->fork_tries++;
     if (threads || worker->fork_tries >= FORK_TRIES) {
         worker->state = WORKER_GAVE_UP;
+        if (!threads) ars__fork_refused(host, f->text, false);
         return;
     }
+    host->run.counters.forks_refused++;
     worker->state = WORKER_BACKOFF;
     worker->retry_at = host->now + (FIRST_BACKOFF_MS * ARS__MS << (worker->fork_tries - 1));
 }
@@ -190,14 +205,11 @@ void ars__family_lost(struct host *host) {
         struct worker *worker = &host->workers[w];
         if (worker->pid > 0) kill(worker->pid, SIGKILL);
         worker->state = WORKER_GAVE_UP;
-        if (worker->has_order && host->run.active && !host->run.cancelled) {
-            ars__records_read(host, w, true);
-            ars__requeue(host, ars__current_trace(worker), worker->count - worker->finished);
-        }
+        /* What had finished is sent; the controller starts the simulator again and has the rest done there. */
+        if (worker->has_order && host->run.active && !host->run.cancelled) ars__records_read(host, w, true);
         worker->has_order = false;
     }
-    ars__run_hopeless(host, ARS_FAIL_LOST, 0, text);
-    if (!host->run.active) ars__give_up(host, "%s", text);
+    ars__give_up(host, "%s", text);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */

@@ -33,6 +33,8 @@ struct channel {
     uint32_t sequence; /* of questions, over the channel's life */
     uint32_t ticket;   /* of the question, while waiting */
     uint32_t site;
+    uint32_t beat;  /* of the process's tries, when last looked at */
+    uint64_t tried; /* time since it changed */
 };
 
 struct worker {
@@ -57,7 +59,7 @@ struct worker {
     struct ars_wire_failure snapshot_failure; /* kind not 0: what the trace will fail with */
 
     /* Its own time in the current trace. The clock stands still while the controller is asked (waiting > 0). */
-    uint64_t begun, spent, since;
+    uint64_t begun, spent, since, looked;
     uint32_t waiting;
 
     bool broken;                  /* its ring makes no sense: do not read it again */
@@ -75,7 +77,8 @@ struct run {
     bool cancelled;
     struct ars_wire_run config; /* header.run is the number */
     uint64_t last_number;
-    uint32_t use_workers;
+    uint32_t use_workers, wanted_workers; /* fewer while forks are refused */
+    uint64_t raise_at;                    /* when to try with one more; 0: never */
     uint32_t chunk;
     struct range *queue; /* the last one is next */
     size_t n_queue, queue_capacity;
@@ -84,11 +87,14 @@ struct run {
     struct ars_wire_failure hopeless;     /* kind not 0: what all queued traces fail with */
     struct ars_wire_failure fork_failure; /* the last refused fork */
     struct ars_wire_done counters;
+    struct replay *replays; /* replay.c: traces that died, and are not finished yet */
+    size_t n_replays, replays_capacity;
 };
 
 /* ---- everything -------------------------------------------------------------------------------------------------- */
 
 struct site;
+struct replay;
 
 struct host {
     /* command line */
@@ -131,9 +137,9 @@ struct host {
     bool look_at_all; /* some rings may hold more than attention bits say */
     bool quit;        /* end in good order */
     bool zygote_lost;
-    bool told; /* the reason that ends us has reached the controller in a DONE */
     bool zygote_reaped;
     int zygote_status;
+    bool prefork;     /* workers are forked before there is work */
     pid_t *strangers; /* children that the simulator had before it became a host: not ours to end */
     size_t n_strangers;
     char error[ARS_WIRE_TEXT]; /* not empty: end with this reason */
@@ -179,6 +185,11 @@ bool ars__sites_open(struct host *host);
 ars__known_sites ars__sites_known(const struct host *host);
 /* Fills in the id (ARS_NO_SITE if there is no room), and the distribution kind that the site was first met with. */
 void ars__site_identify(struct host *host, struct ars_wire_site *site, const void *name);
+/* Sites that the controller knows from an earlier family, with their ids; before the family has any of its own. */
+void ars__sites_adopt(struct host *host, const unsigned char *frame, const struct ars_wire_header *header);
+/* The site if it is one of these kinds (a mask of 1 << kind), else ARS_NO_SITE: what a process says of itself may be wrong. */
+uint32_t ars__site_or_none(const struct host *host, uint32_t site, unsigned kinds);
+const char *ars__site_address(const struct host *host, uint32_t site, int *size);
 
 /* ---- relay.c ----------------------------------------------------------------------------------------------------- */
 void ars__relay_question(struct host *host, uint32_t channel);
@@ -190,6 +201,8 @@ void ars__relay_reset(struct host *host, uint32_t worker); /* forgets the questi
 /* Reads the worker's ring and its snapshots' results. `last`: the family is dead, nobody will write any more. False: there
  * is more to read, but the link is full or it is another worker's turn (host->look_at_all). */
 bool ars__records_read(struct host *host, uint32_t worker, bool last);
+/* The slots of the snapshots that the worker's trace waits for; returns how many (slots has room for all). */
+uint32_t ars__records_at_work(struct host *host, uint32_t worker, uint32_t *slots);
 
 /* ---- columns.c --------------------------------------------------------------------------------------------------- */
 void ars__columns_add(struct host *host, const ars__trace_view *view);
@@ -203,7 +216,6 @@ void ars__columns_clear(struct host *host);
 void ars__run_start(struct host *host, const unsigned char *frame);
 void ars__run_cancel(struct host *host);
 void ars__requeue(struct host *host, uint64_t first, uint64_t count);
-void ars__run_hopeless(struct host *host, enum ars_failure_kind kind, int detail, const char *text);
 void ars__worker_look(struct host *host, uint32_t worker); /* its records and its order; gives the next one */
 void ars__schedule(struct host *host);                     /* spawns, hands out, fails what is hopeless */
 void ars__run_finish(struct host *host);                   /* DONE, if it is */
@@ -211,6 +223,13 @@ void ars__run_finish(struct host *host);                   /* DONE, if it is */
 void ars__clock(struct host *host, struct worker *worker);
 void ars__clock_reset(struct host *host, struct worker *worker);
 void ars__tick(struct host *host);
+
+/* ---- replay.c ---------------------------------------------------------------------------------------------------- */
+/* Whether the trace that ended like this is to be run again. */
+bool ars__replay(struct host *host, const struct ars_wire_failure *failure);
+void ars__replay_forget(struct host *host, uint64_t trace); /* it is accounted for */
+void ars__fork_refused(struct host *host, const char *text, bool halve);
+void ars__raise_concurrency(struct host *host);
 
 /* ---- family.c ---------------------------------------------------------------------------------------------------- */
 void ars__family_open(struct host *host);
@@ -220,7 +239,8 @@ void ars__family_kill(struct host *host, uint32_t worker);
 /* Kills the family, and its current trace fails with this. */
 void ars__family_condemn(struct host *host, uint32_t worker, enum ars_failure_kind kind, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void ars__family_lost(struct host *host); /* the zygote is gone: every unfinished trace is lost */
+void ars__family_lost(struct host *host); /* the zygote is gone: nothing can be forked any more */
+void ars__family_where(const struct host *host, const struct ars__where *where, struct ars_wire_failure *failure);
 void ars__family_reap(struct host *host); /* orphans that have come to us, and the zygote */
 void ars__family_end(struct host *host);
 uint64_t ars__current_trace(const struct worker *worker);

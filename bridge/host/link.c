@@ -161,10 +161,11 @@ void ars__link_error(struct host *host, const char *text) {
     struct ars_wire_header header = ars__header(host, ARS_MSG_ERROR, size, (uint32_t)length);
     memcpy(frame, &header, sizeof header);
     memcpy(frame + sizeof header, text, length);
-    /* Our last word: worth a short wait if the socket is full. */
-    for (int i = 0; i < 20 && !host->disconnected; i++) {
+    /* What had finished, and our last word: worth a short wait if the socket is full. */
+    for (int i = 0; i < 50 && !host->disconnected; i++) {
         host->blocked = false;
-        if (ars__link_send(host, frame, size, false)) return;
+        if (host->run.active) ars__link_flush(host, true);
+        if (!host->n_traces_out && ars__link_send(host, frame, size, false)) return;
         usleep(10000);
     }
 }

@@ -95,10 +95,6 @@ void ars__loop(struct host *host) {
         ars__schedule(host);
         ars__link_flush(host, false);
         ars__run_finish(host);
-        if (host->zygote_lost && !host->run.active && !host->error[0]) {
-            ars__give_up(host, "%s", host->run.hopeless.text);
-            host->told = true;
-        }
         if (host->error[0]) break;
         sleep_until_event(host);
     }

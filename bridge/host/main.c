@@ -14,7 +14,8 @@ static const char help[] =
     "start it by hand. It reads from the environment:\n"
     "  ARS_ENDPOINT        where the controller listens, ipc://... or tcp://... (loopback only)\n"
     "  ARS_TOKEN           shown to the controller (at most 32 characters)\n"
-    "  ARS_CONTROLLER_PID  if set: exit when this process is gone\n";
+    "  ARS_CONTROLLER_PID  if set: exit when this process is gone\n"
+    "  ARS_PREFORK         if set: fork the workers at once, so that a debugger can be attached before a run\n";
 
 struct arguments {
     long shm, zygote, zygote_pid, workers, snapshots;
@@ -84,10 +85,11 @@ int main(int argc, char **argv) {
     host.n_channels = host.n_workers * (1 + host.per_worker);
     host.zygote_fd = (int)a.zygote;
     host.zygote_pid = (pid_t)a.zygote_pid;
+    host.prefork = getenv("ARS_PREFORK") != NULL;
     if (ars__start(&host, (int)a.shm)) ars__loop(&host);
     if (host.error[0]) {
         fprintf(stderr, "ars-host: %s\n", host.error);
-        if (host.socket && !host.told) ars__link_error(&host, host.error);
+        if (host.socket) ars__link_error(&host, host.error);
     }
     ars__family_end(&host);
     ars__link_close(&host);

@@ -116,7 +116,10 @@ static void account(struct host *host, struct worker *worker, const struct recor
         struct ars_wire_failure f = *failure;
         f.trace = r->view.trace.trace;
         f.text[sizeof f.text - 1] = 0;
-        ars__columns_fail(host, &f, r->view.trace.snapshots);
+        if (ars__replay(host, &f))
+            ars__requeue(host, f.trace, 1);
+        else
+            ars__columns_fail(host, &f, r->view.trace.snapshots);
     } else {
         count_continuations(host, r);
         ars__columns_add(host, &r->view);
@@ -159,9 +162,10 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
     memcpy(r->loops + loop * sizeof l, &l, sizeof l);
     if (status == ARS__SLOT_FAILED && !failure->kind) {
         *failure = s->failure;
-        if (!ars__check_failure(failure, &why)) {
+        if (!ars__check_failure(failure, ars__sites_known(host), &why)) {
             failure->kind = ARS_FAIL_PROTOCOL;
             failure->detail = 0;
+            failure->loop = failure->site = ARS_NO_SITE;
             snprintf(failure->text, sizeof failure->text, "a continuation failed in an unknown way: %s", why.text);
         }
     }
@@ -189,7 +193,8 @@ static bool collect(struct host *host, struct worker *worker) {
     }
     if (worker->at_work) return false;
     if (!worker->snapshot_failure.kind && !ars__check_trace(&r.view, ars__sites_known(host), &why)) {
-        worker->snapshot_failure = (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL};
+        worker->snapshot_failure =
+            (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop = ARS_NO_SITE, .site = ARS_NO_SITE};
         snprintf(worker->snapshot_failure.text, sizeof worker->snapshot_failure.text,
                  "the results of a continuation make no sense: %s", why.text);
     }
@@ -210,7 +215,7 @@ static bool begin(struct host *host, struct worker *worker, uint32_t size, bool 
     if (r.view.trace.failure) {
         memcpy(&failure, r.failure, sizeof failure);
         failure.kind = r.view.trace.failure;
-        if (!ars__check_failure(&failure, &why)) return condemn_ring(host, worker, why.text);
+        if (!ars__check_failure(&failure, ars__sites_known(host), &why)) return condemn_ring(host, worker, why.text);
         account(host, worker, &r, &failure);
         return true;
     }
@@ -273,4 +278,18 @@ bool ars__records_read(struct host *host, uint32_t w, bool last) {
         }
     }
     return complete;
+}
+
+uint32_t ars__records_at_work(struct host *host, uint32_t w, uint32_t *slots) {
+    struct worker *worker = &host->workers[w];
+    struct record r;
+    struct ars__record header;
+    ars__why why;
+    if (!worker->at_work) return 0;
+    memcpy(&header, worker->bytes.data + worker->parsed, sizeof header);
+    if (!open_record(worker->bytes.data + worker->parsed, header.size, &r, &why)) return 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r.view.trace.n_loops && n < host->per_worker; i++)
+        if ((slots[n] = slot_of(&r, i)) != ARS__NO_SLOT) n++;
+    return n;
 }

@@ -54,7 +54,10 @@ void ars__run_start(struct host *host, const unsigned char *frame) {
     run->hopeless.kind = run->fork_failure.kind = 0;
     run->counters = (struct ars_wire_done){.messages_received = 1};
     uint32_t use = config.max_workers && config.max_workers < host->n_workers ? config.max_workers : host->n_workers;
-    run->use_workers = config.n_traces < use ? (uint32_t)config.n_traces : use;
+    run->use_workers = run->wanted_workers = config.n_traces < use ? (uint32_t)config.n_traces : use;
+    run->raise_at = 0;
+    run->n_replays = 0;
+    run->counters.fewest_workers = run->use_workers;
     bool asks = !(config.flags & ARS_RUN_PROPOSE_PRIOR);
     run->chunk = asks || (config.flags & ARS_RUN_ESTIMATE) ? 1 : LONGEST_CHUNK;
 
@@ -88,11 +91,6 @@ void ars__run_cancel(struct host *host) {
         if (host->workers[w].has_order) ars__family_kill(host, w);
 }
 
-void ars__run_hopeless(struct host *host, enum ars_failure_kind kind, int detail, const char *text) {
-    host->run.hopeless = (struct ars_wire_failure){.kind = kind, .detail = detail};
-    snprintf(host->run.hopeless.text, sizeof host->run.hopeless.text, "%s", text);
-}
-
 void ars__run_finish(struct host *host) {
     struct run *run = &host->run;
     if (!run->active || (!run->cancelled && run->accounted < run->config.n_traces)) return;
@@ -114,8 +112,12 @@ void ars__run_finish(struct host *host) {
 static void hand_out(struct host *host, uint32_t w) {
     struct run *run = &host->run;
     struct worker *worker = &host->workers[w];
-    if (!run->active || run->cancelled || run->hopeless.kind || !run->queued || w >= run->use_workers) return;
+    if (!run->active || run->cancelled || run->hopeless.kind || !run->queued) return;
     if (worker->state != WORKER_ALIVE || worker->has_order) return;
+    if (w >= run->use_workers) {
+        if (run->use_workers < run->wanted_workers) ars__family_kill(host, w); /* the system has no room for it */
+        return;
+    }
     /* Smaller pieces near the end, so that nobody idles while another has a long list. */
     uint64_t most = run->queued / (4ull * run->use_workers);
     if (most > run->chunk) most = run->chunk;
@@ -164,9 +166,13 @@ static void fail_queue(struct host *host) {
 
 void ars__schedule(struct host *host) {
     struct run *run = &host->run;
+    if (host->zygote_lost) return;
+    for (uint32_t w = 0; host->prefork && w < host->n_workers; w++)
+        if (host->workers[w].state == WORKER_NONE) ars__family_spawn(host, w);
     if (!run->active || run->cancelled) return;
     if (run->hopeless.kind) fail_queue(host);
     if (!run->queued || run->hopeless.kind) return;
+    ars__raise_concurrency(host);
     uint64_t coming = 0;
     bool hope = false;
     for (uint32_t w = 0; w < run->use_workers && run->queued; w++) {
@@ -177,8 +183,7 @@ void ars__schedule(struct host *host) {
         coming += worker->state == WORKER_SPAWNING;
         hope |= worker->state != WORKER_GAVE_UP;
     }
-    if (!hope && run->queued && !run->hopeless.kind)
-        ars__run_hopeless(host, run->fork_failure.kind, run->fork_failure.detail, run->fork_failure.text);
+    if (!hope && run->queued) run->hopeless = run->fork_failure;
 }
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
@@ -217,6 +222,43 @@ static void check_time(struct host *host, uint32_t w) {
     }
 }
 
+/* The time of the present try of one process; the step is that of the tick. */
+static void check_try(struct host *host, uint32_t w, uint32_t channel, const struct ars__where *where, uint64_t step) {
+    struct channel *c = &host->channels[channel];
+    uint32_t beat = atomic_load_explicit(&where->beat, memory_order_relaxed);
+    bool stands = c->waiting || host->blocked;
+    if (beat != c->beat || !(beat & 1)) {
+        c->beat = beat;
+        c->tried = 0;
+    } else if (!stands) {
+        c->tried += step;
+    }
+    double limit = host->run.config.try_timeout;
+    if ((double)c->tried / (double)ARS__S <= limit) return;
+    struct ars_wire_failure at;
+    ars__family_where(host, where, &at);
+    int size = 1;
+    const char *loop = at.loop == ARS_NO_SITE ? "?" : ars__site_address(host, at.loop, &size);
+    ars__family_condemn(host, w, ARS_FAIL_TRY_TIMEOUT,
+                        "one try of the loop %.*s took more than %g s; raise try_timeout if the simulator needs longer",
+                        size < 200 ? size : 200, loop, limit);
+    host->workers[w].doom.loop = at.loop;
+    host->workers[w].doom.site = at.site;
+}
+
+static void check_tries(struct host *host, uint32_t w) {
+    struct worker *worker = &host->workers[w];
+    uint64_t step = host->now - worker->looked;
+    worker->looked = host->now;
+    if (host->run.config.try_timeout <= 0) return;
+    if (step > ARS__LONGEST_STEP) step = ARS__LONGEST_STEP;
+    check_try(host, w, w, &ars__worker_at(host->shm, w)->where, step);
+    uint32_t slots[ARS__MAX_SNAPSHOTS], n = ars__records_at_work(host, w, slots);
+    for (uint32_t i = 0; i < n && worker->state == WORKER_ALIVE; i++)
+        check_try(host, w, ars__snapshot_channel(host->n_workers, host->per_worker, w, slots[i]),
+                  &ars__snapshot_at(host->shm, host->n_workers, host->per_worker, w, slots[i])->where, step);
+}
+
 void ars__tick(struct host *host) {
     if (host->now < host->next_tick) return;
     host->next_tick = host->now + TICK_MS * ARS__MS;
@@ -226,6 +268,7 @@ void ars__tick(struct host *host) {
         if (worker->state == WORKER_ALIVE && worker->has_order) {
             if (!host->blocked) ars__worker_look(host, w);
             if (worker->state == WORKER_ALIVE && worker->has_order) check_time(host, w);
+            if (worker->state == WORKER_ALIVE && worker->has_order) check_tries(host, w);
         } else if ((worker->state == WORKER_SPAWNING || worker->state == WORKER_DYING) &&
                    host->now > worker->answer_by) {
             ars__family_lost(host);

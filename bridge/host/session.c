@@ -18,6 +18,14 @@ static void receive_run(struct host *host, const unsigned char *frame, const str
         ars__run_start(host, frame);
 }
 
+/* Only at the beginning: ids that the family has been told do not change. */
+static void receive_sites(struct host *host, const unsigned char *frame, const struct ars_wire_header *h) {
+    if (host->run.last_number || host->n_sites)
+        ars__give_up(host, "SITES from the controller came after the first run had begun, or twice");
+    else
+        ars__sites_adopt(host, frame, h);
+}
+
 static void receive_replies(struct host *host, const unsigned char *frame, const struct ars_wire_header *h) {
     if (!host->run.active || h->run != host->run.config.header.run) return; /* of a run that is over */
     size_t at = sizeof *h;
@@ -59,6 +67,9 @@ static void obey(struct host *host, const unsigned char *frame, size_t size, boo
     switch (h.type) {
     case ARS_MSG_RUN:
         receive_run(host, frame, &h);
+        break;
+    case ARS_MSG_SITES:
+        receive_sites(host, frame, &h);
         break;
     case ARS_MSG_REPLIES:
         receive_replies(host, frame, &h);

@@ -40,7 +40,7 @@ static void announce(struct host *host, uint32_t id, const void *name) {
     host->n_sites_out++;
 }
 
-static uint32_t add(struct host *host, const struct ars_wire_site *site, const void *name) {
+static uint32_t add(struct host *host, const struct ars_wire_site *site, const void *name, bool is_news) {
     if (host->n_sites == ARS_WIRE_MAX_SITES || host->names.size + site->name_size > ARS__NAME_BYTES) return ARS_NO_SITE;
     uint32_t id = host->n_sites++, at = (uint32_t)host->names.size;
     host->sites[id] = (struct site){site->kind, site->dist, site->name_size, at};
@@ -56,11 +56,11 @@ static uint32_t add(struct host *host, const struct ars_wire_site *site, const v
     entry->name_at = at;
     atomic_store_explicit(&entry->always_prior, 0, memory_order_relaxed);
     atomic_store_explicit(&host->shm->n_sites, host->n_sites, memory_order_release);
-    announce(host, id, name);
+    if (is_news) announce(host, id, name);
     return id;
 }
 
-void ars__site_identify(struct host *host, struct ars_wire_site *site, const void *name) {
+static void identify(struct host *host, struct ars_wire_site *site, const void *name, bool is_news) {
     uint32_t at = hash(site->kind, name, site->name_size) % TABLE_SIZE;
     for (; host->site_table[at] != UINT32_MAX; at = (at + 1) % TABLE_SIZE) {
         uint32_t id = host->site_table[at];
@@ -72,6 +72,35 @@ void ars__site_identify(struct host *host, struct ars_wire_site *site, const voi
             return;
         }
     }
-    site->id = add(host, site, name);
+    site->id = add(host, site, name, is_news);
     if (site->id != ARS_NO_SITE) host->site_table[at] = site->id;
+}
+
+void ars__site_identify(struct host *host, struct ars_wire_site *site, const void *name) {
+    identify(host, site, name, true);
+}
+
+void ars__sites_adopt(struct host *host, const unsigned char *frame, const struct ars_wire_header *header) {
+    size_t at = sizeof *header;
+    for (uint32_t i = 0; i < header->count; i++) {
+        struct ars_wire_site site;
+        memcpy(&site, frame + at, sizeof site);
+        uint32_t expected = host->n_sites, wanted = site.id;
+        identify(host, &site, frame + at + sizeof site, false);
+        if (wanted != expected || site.id != expected) {
+            ars__give_up(host, "SITES from the controller: site %u comes out of turn, twice or is one too many",
+                         wanted);
+            return;
+        }
+        at += sizeof site + ARS_WIRE_PAD(site.name_size);
+    }
+}
+
+uint32_t ars__site_or_none(const struct host *host, uint32_t site, unsigned kinds) {
+    return site < host->n_sites && kinds >> host->site_kinds[site] & 1 ? site : (uint32_t)ARS_NO_SITE;
+}
+
+const char *ars__site_address(const struct host *host, uint32_t site, int *size) {
+    *size = (int)host->sites[site].name_size;
+    return (const char *)host->names.data + host->sites[site].name_at;
 }

@@ -115,6 +115,7 @@ void ars__release(struct host *host) {
     free(host->workers);
     free(host->channels);
     free(host->run.queue);
+    free(host->run.replays);
     free(host->sites);
     free(host->site_kinds);
     free(host->site_dists);

@@ -28,7 +28,8 @@
     X(ARS_FAIL_LIMIT, "limit")                                                                                         \
     X(ARS_FAIL_PROTOCOL, "protocol")                                                                                   \
     X(ARS_FAIL_OUTSIDE_TRACE, "outside_trace")                                                                         \
-    X(ARS_FAIL_LOST, "lost")
+    X(ARS_FAIL_LOST, "lost")                                                                                           \
+    X(ARS_FAIL_TRY_TIMEOUT, "try_timeout")
 
 const char *ars_strerror(int code) {
     switch (code) {
@@ -42,8 +43,14 @@ const char *ars_strerror(int code) {
     }
 }
 
+void ars__where_read(const struct ars__where *where, struct ars_wire_failure *failure) {
+    failure->loop = where ? atomic_load_explicit(&where->loop, memory_order_relaxed) : ARS_NO_SITE;
+    failure->site = where ? atomic_load_explicit(&where->site, memory_order_relaxed) : ARS_NO_SITE;
+}
+
 _Noreturn void ars__fail(enum ars_failure_kind kind, int detail, const char *format, ...) {
-    struct ars_wire_failure failure = {ars__me.trace_number, kind, detail, {0}};
+    struct ars_wire_failure failure = {.trace = ars__me.trace_number, .kind = kind, .detail = detail};
+    ars__where_read(ars__me.where, &failure);
     va_list args;
     va_start(args, format);
     vsnprintf(failure.text, sizeof failure.text, format, args);

@@ -49,7 +49,7 @@ void ars__alive_error(const char *text) {
     (void)written;
 }
 
-_Noreturn static void cannot_start(const char *what, int error) {
+_Noreturn void ars__cannot_start(const char *what, int error) {
     char text[ARS_WIRE_TEXT];
     snprintf(text, sizeof text, "%s%s%s", what, error ? ": " : "", error ? strerror(error) : "");
     ars__alive_error(text);
@@ -65,7 +65,9 @@ static void become_worker(uint32_t w) {
     ars__me.mine = ars__worker_at(ars__me.shm, w);
     ars__me.channel = &ars__me.mine->channel;
     ars__me.channel_number = w;
+    ars__me.where = &ars__me.mine->where;
     ars__me.order_number = atomic_load(&ars__me.mine->order_taken);
+    ars__limit_memory();
 }
 
 /* Takes the next order, and the run's settings with it. */
@@ -106,6 +108,9 @@ bool ars__worker_next(void) {
     }
     ars__me.in_trace = false;
     while (!ars__me.traces_left) await_order();
+    ars__at_loop(ARS_NO_SITE);
+    ars__at_site(ARS_NO_SITE);
+    ars__beat(false);
     atomic_store(&w->current_trace, ars__me.trace_number);
     atomic_fetch_add(&w->traces_begun, 1);
     ars__trace_reset(&ars__me.trace);
@@ -237,25 +242,11 @@ static void live_as_zygote(int host) {
 
 /* ---- the split ------------------------------------------------------------------------------------------------------------ */
 
-static uint32_t setting(const char *name, uint32_t standard, uint32_t most) {
-    const char *text = getenv(name);
-    if (!text || !*text) return standard;
-    char *end;
-    errno = 0;
-    unsigned long value = strtoul(text, &end, 10);
-    if (errno || *end || value < 1 || value > most) {
-        char why[200];
-        snprintf(why, sizeof why, "%s is \"%.40s\", must be a whole number from 1 to %u", name, text, most);
-        cannot_start(why, 0);
-    }
-    return (uint32_t)value;
-}
-
 static struct ars__shm *make_segment(int fd) {
     uint64_t size = ars__shm_size(ars__me.n_workers, ars__me.per_worker);
-    if (ftruncate(fd, (off_t)size) < 0) cannot_start("no shared memory", errno);
+    if (ftruncate(fd, (off_t)size) < 0) ars__cannot_start("no shared memory", errno);
     struct ars__shm *shm = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (shm == MAP_FAILED) cannot_start("no shared memory", errno);
+    if (shm == MAP_FAILED) ars__cannot_start("no shared memory", errno);
     shm->magic = ARS__SHM_MAGIC;
     shm->version = ARS__SHM_VERSION;
     shm->n_workers = ars__me.n_workers;
@@ -281,29 +272,31 @@ _Noreturn static void become_host(int shm, int zygote, pid_t pid) {
     kill(pid, SIGKILL);
     char text[400];
     snprintf(text, sizeof text, "cannot run ars-host at %.300s; set ARS_HOST to its path", path);
-    cannot_start(text, why);
+    ars__cannot_start(text, why);
 }
 
 void ars__split(void) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t standard = cores < 1 ? 8 : cores > 32 ? ARS__MAX_WORKERS : (uint32_t)cores * 8;
-    ars__me.n_workers = setting("ARS_WORKERS", standard, ARS__MAX_WORKERS);
+    ars__me.n_workers = (uint32_t)ars__setting("ARS_WORKERS", standard, ARS__MAX_WORKERS);
     uint32_t fit = ARS__MAX_CHANNELS / ars__me.n_workers - 1;
-    ars__me.per_worker = setting("ARS_SNAPSHOTS", fit < 256 ? fit : 256, ARS__MAX_SNAPSHOTS);
+    ars__me.per_worker = (uint32_t)ars__setting("ARS_SNAPSHOTS", fit < 256 ? fit : 256, ARS__MAX_SNAPSHOTS);
+    ars__me.max_processes = (uint32_t)ars__setting("ARS_MAX_PROCESSES", 4096, UINT32_MAX);
+    ars__setting("ARS_MAX_MEMORY", 0, UINT64_MAX >> 2); /* refused now, not in every worker */
     if ((uint64_t)ars__me.n_workers * (ars__me.per_worker + 1) > ARS__MAX_CHANNELS)
-        cannot_start("ARS_WORKERS times ARS_SNAPSHOTS is too large; lower one of them", 0);
+        ars__cannot_start("ARS_WORKERS times ARS_SNAPSHOTS is too large; lower one of them", 0);
     int fd = memfd_create("ars", MFD_CLOEXEC), pair[2];
-    if (fd < 0) cannot_start("no shared memory", errno);
+    if (fd < 0) ars__cannot_start("no shared memory", errno);
     ars__me.shm = make_segment(fd);
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) cannot_start("no socket pair", errno);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) ars__cannot_start("no socket pair", errno);
 
     pid_t pid = ars__fork(ARS__ZYGOTE);
     if (pid < 0 && errno == ARS__HAS_THREADS)
-        cannot_start(
+        ars__cannot_start(
             "the simulator has more than one thread when its first trace begins; libars forks it and needs it to "
             "have one. Start threads after the fork, or build it without them",
             0);
-    if (pid < 0) cannot_start("the zygote could not be forked", errno);
+    if (pid < 0) ars__cannot_start("the zygote could not be forked", errno);
     if (pid > 0) {
         close(pair[1]);
         become_host(fd, pair[0], pid);

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "process.h"
@@ -47,6 +49,30 @@ pid_t ars__fork(enum ars__role role) {
         }
     }
     return 0;
+}
+
+enum { FIRST_PAUSE_MS = 1, LAST_PAUSE_MS = 64 };
+
+/* A system without room for one more process has some in a moment, when another trace is over. The host then lowers the number
+ * of workers: see replay.c there. */
+pid_t ars__fork_patiently(enum ars__role role, const char *what) {
+    for (int pause = FIRST_PAUSE_MS;; pause *= 2) {
+        bool crowded = role == ARS__SNAPSHOT && ars__crowded();
+        pid_t pid = crowded ? -1 : ars__fork(role);
+        if (pid >= 0) return pid;
+        int why = crowded ? EAGAIN : errno;
+        if (why == ARS__HAS_THREADS)
+            ars__fail(ARS_FAIL_THREADS, 0,
+                      "the simulator has more than one thread; libars forks it and needs it to have one");
+        if ((why != EAGAIN && why != ENOMEM) || pause > LAST_PAUSE_MS) {
+            if (crowded)
+                ars__fail(ARS_FAIL_FORK, why,
+                          "%s was not forked: there are %u processes, as many as max_processes allows", what,
+                          ars__me.max_processes);
+            ars__fail(ARS_FAIL_FORK, why, "%s could not be forked: %s", what, strerror(why));
+        }
+        nanosleep(&(struct timespec){.tv_nsec = pause * 1000000L}, NULL);
+    }
 }
 
 void ars__reap(pid_t pid, int *status) {

@@ -103,6 +103,22 @@ void ars__loop_cache(struct ars__loop *loop) {
     loop->first->request_size = 0;
 }
 
+/* Only tries of the outermost loop are timed, or of the one that a continuation estimates: those within are part of them. */
+static bool times_tries(void) {
+    return ars__me.loops.depth == (ars__continuing() ? ars__me.root : 1);
+}
+
+void ars__try_begins(void) {
+    if (times_tries()) ars__beat(true);
+}
+
+void ars__loop_close(void) {
+    if (times_tries()) ars__beat(false);
+    ars__me.loops.depth--;
+    const struct ars__loop *outer = ars__top(&ars__me.loops);
+    ars__at_loop(outer ? outer->address : ARS_NO_SITE);
+}
+
 struct ars__loop *ars__loop_open(ars__site *site, const char *frame) {
     struct ars__trace *t = &ars__me.trace;
     const struct ars__loop *outer = ars__top(&ars__me.loops);
@@ -114,6 +130,7 @@ struct ars__loop *ars__loop_open(ars__site *site, const char *frame) {
     loop->in_place = false;
     if (ars__me.role == ARS__RUN_P) {
         loop->record = -1;
+        loop->address = outer->address;
         ars__me.loops.depth++;
         return loop;
     }
@@ -131,6 +148,7 @@ struct ars__loop *ars__loop_open(ars__site *site, const char *frame) {
     loop->try_ratio = 0;
     ars__me.loops.depth++;
     t->entries++;
+    ars__at_loop(loop->address);
     return loop;
 }
 
@@ -146,6 +164,7 @@ static bool enter(ars__site *site, const char *frame, const char *pointer, const
         ars__snapshot_at_entry(loop);
     else
         ars__loop_cache(loop);
+    ars__try_begins();
     return fresh;
 }
 
@@ -158,6 +177,7 @@ void ars__loop_again(struct ars__loop *loop) {
                   "the loop %s was not accepted in %llu tries. If it can be accepted at all, raise max_tries", name,
                   (unsigned long long)ars__me.max_tries);
     }
+    ars__try_begins();
     if (ars__me.role == ARS__RUN_P) return;
 
     struct ars__trace *t = &ars__me.trace;
@@ -215,5 +235,5 @@ void ars__rs_end(void *frame, const char *file, const char *func) {
     }
     if ((char *)frame > top->frame) ars__loop_left(top, "rs_end of a loop around it was called");
     if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_accepted(top);
-    ars__me.loops.depth--;
+    ars__loop_close();
 }

@@ -80,7 +80,7 @@ struct ars__loop {
     const char *frame;
     const void *pin; /* which inlined copy of the loop */
     struct ars__mark_of_activation mark;
-    uint32_t address; /* site id; unused under p */
+    uint32_t address; /* site id; under p that of the loop around it */
     int32_t record;   /* index among the trace's loops */
     uint64_t tries;
     struct ars__mark entry;
@@ -125,6 +125,8 @@ struct ars__loop *ars__loop_open(ars__site *site, const char *frame);
 void ars__loop_cache(struct ars__loop *loop);
 /* The try was rejected: everything that it drew vanishes. */
 void ars__loop_again(struct ars__loop *loop);
+void ars__try_begins(void); /* for the clock of tries */
+void ars__loop_close(void);
 _Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how);
 void ars__loop_name(ars__site *site, char *text, size_t size);
 
@@ -170,12 +172,22 @@ void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_d
 
 pid_t ars__fork(enum ars__role role); /* -1: errno, or ARS__HAS_THREADS in errno */
 #define ARS__HAS_THREADS (-1)
+/* The same for a snapshot or a continuation; tries again for a while if the system, or the limit of processes, refuses. Ends
+ * the trace with a failure if it stays so. */
+pid_t ars__fork_patiently(enum ars__role role, const char *what);
 void ars__reap(pid_t pid, int *status); /* waits for one child of ours; *status is -1 if someone else reaped it */
 
 bool ars__controlled(void);
 void ars__split(void);       /* returns in a worker */
 bool ars__worker_next(void); /* ends the trace in progress, waits for the next */
 void ars__alive_error(const char *text);
+_Noreturn void ars__cannot_start(const char *what, int error);
+
+/* limits.c: a number from the environment, at least 1; the memory that this process and its children may allocate; whether
+ * there are as many processes as there may be. */
+uint64_t ars__setting(const char *name, uint64_t standard, uint64_t most);
+void ars__limit_memory(void);
+bool ars__crowded(void);
 
 /* The random stream of a continuation of the loop that was entered last. */
 void ars__take_stream(enum ars__role role, uint32_t number);
@@ -190,6 +202,7 @@ _Noreturn void ars__continuation_accepted(struct ars__loop *root);
 
 /* Ends the trace with a named failure; alone, writes to stderr and aborts. Asserts are for our bugs, this is for the
  * world's. */
+void ars__where_read(const struct ars__where *where, struct ars_wire_failure *failure);
 _Noreturn void ars__fail(enum ars_failure_kind kind, int detail, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -221,8 +234,10 @@ struct ars__process {
 
     struct ars__shm *shm;
     uint32_t n_workers, per_worker, worker;
+    uint32_t max_processes;
     struct ars__worker *mine;
     struct ars__channel *channel;
+    struct ars__where *where;
     uint32_t channel_number;
     uint32_t order_number;
     uint64_t run_number;
@@ -246,6 +261,18 @@ struct ars__process {
 _Static_assert(sizeof(struct ars__process) <= ARS__PAGE, "what a continuation writes to must fit a page");
 
 extern struct ars__process ars__me;
+
+static inline void ars__at_loop(uint32_t loop) {
+    atomic_store_explicit(&ars__me.where->loop, loop, memory_order_relaxed);
+}
+static inline void ars__at_site(uint32_t site) {
+    atomic_store_explicit(&ars__me.where->site, site, memory_order_relaxed);
+}
+/* A try begins, or (inside: false) the last one is over. */
+static inline void ars__beat(bool inside) {
+    uint32_t beat = atomic_load_explicit(&ars__me.where->beat, memory_order_relaxed);
+    atomic_store_explicit(&ars__me.where->beat, (beat | 1) + 1 + inside, memory_order_relaxed);
+}
 
 static inline bool ars__continuing(void) {
     return ars__me.role == ARS__TRY_Q || ars__me.role == ARS__RUN_P;

@@ -55,6 +55,7 @@ static void continue_once(const struct body *body, enum ars__role role, uint32_t
     ars__take_stream(role, number);
     ars__me.role = role;
     ars__me.root = body->depth;
+    ars__try_begins();
     while (!count(body, try_once(body))) ars__loop_again(loop_of(body));
 
     struct ars__loop *loop = loop_of(body);
@@ -109,6 +110,7 @@ void ars__reject(ars__site *site, bool (*call)(void *), void *context) {
     const struct body body = {call, context, ars__me.loops.depth};
     if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE)) estimate(&body);
     errno = kept;
+    ars__try_begins();
     while (!try_once(&body)) ars__loop_again(loop_of(&body));
-    ars__me.loops.depth--;
+    ars__loop_close();
 }

@@ -53,6 +53,14 @@ struct ars__channel {
 
 /* ---- workers ----------------------------------------------------------------------------------------------------- */
 
+/* Where a process is, so that its end can be described and a try that takes too long be seen. Written by the process alone;
+ * the host believes nothing of it. */
+struct ars__where {
+    _Atomic uint32_t loop; /* the innermost open loop, or ARS_NO_SITE */
+    _Atomic uint32_t site; /* the last one reached in this trace, or ARS_NO_SITE */
+    _Atomic uint32_t beat; /* changes with every try of the outermost loop; odd: inside one */
+};
+
 /* Orders go host -> worker: first and count, then order_number is increased (futex). The worker runs the traces one
  * after another and, per trace, writes one record into its ring. A trace with surviving snapshots is over when the worker
  * has reaped them all; only then does the worker go on. */
@@ -66,6 +74,8 @@ struct ars__worker {
     _Atomic uint32_t order_done;               /* worker: the last order finished; the host gives the next one then */
     _Atomic uint64_t current_trace;            /* worker */
     _Atomic uint64_t traces_begun;             /* worker: a heartbeat, counts up over its life */
+    struct ars__where where;                   /* worker */
+    _Atomic uint32_t snapshots_alive;          /* worker */
     /* A byte stream of records. Positions count up for ever; index = position % ARS__RING_BYTES. */
     _Alignas(64) _Atomic uint64_t ring_written; /* worker */
     _Alignas(64) _Atomic uint64_t ring_read;    /* host */
@@ -120,6 +130,7 @@ struct ars__snapshot {
     double s_pq_sum;
     uint32_t forks;
     uint32_t left; /* the present continuation has ended as it should: its exit code alone could be the simulator's */
+    struct ars__where where; /* of the present continuation */
     struct ars_wire_failure failure;
     struct ars__first first;
 };
@@ -214,6 +225,9 @@ struct ars__zygote_message {
  * ARS_HOST       path of ars-host; default: where it was installed
  * ARS_WORKERS    how many workers (default: 8 per core, at least 1, at most ARS__MAX_WORKERS)
  * ARS_SNAPSHOTS  snapshots alive per worker, so loops per trace (default 256)
+ * ARS_MAX_PROCESSES  workers, snapshots and continuations alive at once (default 4096)
+ * ARS_MAX_MEMORY bytes that a worker, and all it forks, may allocate each on top of what the zygote has (default: no limit)
+ * ARS_PREFORK    (read by ars-host) if set: workers are forked at once, not when the first run begins
  * ARS_ALIVE_FD   a descriptor the launcher reads: libars writes "A" when it is loaded, and "E" and a text if the program
  *                cannot become a simulator (threads, no ars-host, no memory); closed at the split
  * ARS_CONTROLLER_PID  (read by ars-host) exit when this process is gone

@@ -130,6 +130,7 @@ uint32_t ars__site_id(const char *name, enum ars_site_kind kind, unsigned dist) 
                   "the site \"%.*s\" was %s before and is %s now; a name keeps one kind of distribution",
                   n > 200 ? 200 : n, address, ars__dist_name(e->dist), ars__dist_name(dist));
     }
+    if (kind != ARS_SITE_LOOP) ars__at_site(e->id);
     return e->id;
 }
 

@@ -75,8 +75,10 @@ _Noreturn void ars__continuation_accepted(struct ars__loop *root) {
 
 /* ---- the snapshot ---------------------------------------------------------------------------------------------------- */
 
-static void describe_end(struct ars_wire_failure *f, int status, const char *what, const char *loop) {
+static void describe_end(struct ars__snapshot *s, int status, const char *what, const char *loop) {
+    struct ars_wire_failure *f = &s->failure;
     f->trace = ars__me.trace_number;
+    ars__where_read(&s->where, f);
     if (status >= 0 && WIFSIGNALED(status)) {
         f->kind = ARS_FAIL_CRASH;
         f->detail = WTERMSIG(status);
@@ -98,14 +100,13 @@ static void describe_end(struct ars_wire_failure *f, int status, const char *wha
 static bool continue_once(enum ars__role role, uint32_t number) {
     struct ars__snapshot *s = ars__me.snapshot;
     s->left = 0;
-    pid_t pid = ars__fork(role);
+    atomic_store_explicit(&s->where.site, ARS_NO_SITE, memory_order_relaxed);
+    ars__beat(false);
+    pid_t pid = ars__fork_patiently(role, "a continuation");
     if (pid == 0) {
         ars__take_stream(role, number);
         return true;
     }
-    if (pid < 0)
-        ars__fail(errno == ARS__HAS_THREADS ? ARS_FAIL_THREADS : ARS_FAIL_FORK, errno,
-                  "a continuation could not be forked: %s", strerror(errno));
     s->forks++;
     int status;
     ars__reap(pid, &status);
@@ -113,7 +114,7 @@ static bool continue_once(enum ars__role role, uint32_t number) {
     if (!(status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == ARS__EXIT_FAILED && s->failure.kind)) {
         char name[200];
         ars__loop_name(ars__top(&ars__me.loops)->site, name, sizeof name);
-        describe_end(&s->failure, status, role == ARS__RUN_P ? "a run under p" : "a try under q", name);
+        describe_end(s, status, role == ARS__RUN_P ? "a run under p" : "a try under q", name);
     }
     snapshot_done(ARS__SLOT_FAILED);
 }
@@ -131,6 +132,7 @@ static void live_as_snapshot(void) {
         if (continue_once(ARS__RUN_P, number)) return;
     is_snapshot = true;
     ars__me.role = ARS__RUN_P;
+    ars__at_site(ARS_NO_SITE);
     ars__take_stream(ARS__RUN_P, s->want_runs_p - 1);
 }
 
@@ -165,6 +167,9 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
     s->forks = 0;
     s->failure.kind = ARS_OK;
     s->first.request_size = 0;
+    atomic_store_explicit(&s->where.loop, loop->address, memory_order_relaxed);
+    atomic_store_explicit(&s->where.site, ARS_NO_SITE, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->where.beat, 2, memory_order_relaxed); /* never a number of an earlier trace */
     atomic_store(&s->channel.state, ARS__IDLE);
     atomic_store(&s->order, ARS__WAIT);
     atomic_store(&s->status, ARS__SLOT_PARKED);
@@ -172,26 +177,26 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
     loop->owns_first = false;
     loop->first = &s->first;
 
-    pid_t pid = ars__fork(ARS__SNAPSHOT);
+    pid_t pid = ars__fork_patiently(ARS__SNAPSHOT, "a snapshot");
     if (pid == 0) {
         ars__me.snapshot = s;
         ars__me.channel = &s->channel;
+        ars__me.where = &s->where;
         ars__me.channel_number = channel_of(slot);
         ars__me.root = ars__me.loops.depth;
         live_as_snapshot();
         return;
     }
-    if (pid < 0) {
-        int why = errno;
-        atomic_store(&s->status, ARS__SLOT_FREE);
-        if (why == ARS__HAS_THREADS)
-            ars__fail(ARS_FAIL_THREADS, 0,
-                      "the simulator has more than one thread; libars forks it and needs it to have one");
-        ars__fail(ARS_FAIL_FORK, why, "a snapshot could not be forked: %s", strerror(why));
-    }
     pids[slot] = pid;
+    atomic_fetch_add_explicit(&ars__me.mine->snapshots_alive, 1, memory_order_relaxed);
     ars__me.trace.snapshots++;
     ((uint32_t *)(void *)ars__me.trace.slots.bytes)[loop->record] = slot;
+}
+
+static void reap_slot(uint32_t slot, int *status) {
+    ars__reap(pids[slot], status);
+    pids[slot] = 0;
+    atomic_fetch_sub_explicit(&ars__me.mine->snapshots_alive, 1, memory_order_relaxed);
 }
 
 void ars__snapshots_dismiss_after(size_t record) {
@@ -203,8 +208,7 @@ void ars__snapshots_dismiss_after(size_t record) {
         atomic_store(&s->order, ARS__QUIT);
         ars__futex_wake(&s->order, 1);
         int status;
-        ars__reap(pids[slot], &status);
-        pids[slot] = 0;
+        reap_slot(slot, &status);
         atomic_store(&s->status, ARS__SLOT_FREE);
     }
 }
@@ -216,8 +220,7 @@ void ars__snapshots_await(void) {
         if (slot == ARS__NO_SLOT) continue;
         struct ars__snapshot *s = slot_at(slot);
         int status;
-        ars__reap(pids[slot], &status);
-        pids[slot] = 0;
+        reap_slot(slot, &status);
         uint32_t said = atomic_load(&s->status);
         if (said != ARS__SLOT_PARKED && said != ARS__SLOT_RUNNING) continue;
         if (!s->failure.kind) {
@@ -227,7 +230,7 @@ void ars__snapshots_await(void) {
             char name[200];
             snprintf(name, sizeof name, "%.*s", n, loop);
             bool under_p = said == ARS__SLOT_RUNNING && s->tries_q >= s->want_tries_q;
-            describe_end(&s->failure, status, under_p ? "a run under p" : "the snapshot", name);
+            describe_end(s, status, under_p ? "a run under p" : "the snapshot", name);
         }
         atomic_store(&s->status, ARS__SLOT_FAILED);
         ars__raise_attention(channel_of(slot));

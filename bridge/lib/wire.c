@@ -244,6 +244,8 @@ static bool check_run(const unsigned char *frame, const struct ars_wire_header *
         return bad(why, "RUN estimates with N = %u and M = %u; both must be 1 or more", run.tries_q, run.runs_p);
     if (!finite_number(run.trace_timeout) || run.trace_timeout < 0)
         return bad(why, "RUN's trace_timeout is negative or not finite");
+    if (!finite_number(run.try_timeout) || run.try_timeout < 0)
+        return bad(why, "RUN's try_timeout is negative or not finite");
     if (h->count && !(run.flags & ARS_RUN_POSTERIOR)) return bad(why, "RUN has data but not the flag POSTERIOR");
     size_t left = h->size - sizeof run;
     if (h->count > left / sizeof(struct ars_wire_observed))
@@ -353,10 +355,14 @@ bool ars__check_message(const void *frame, size_t size, ars__known_sites sites, 
 
 /* ---- traces ------------------------------------------------------------------------------------------------------ */
 
-bool ars__check_failure(const void *bytes, ars__why *why) {
+bool ars__check_failure(const void *bytes, ars__known_sites sites, ars__why *why) {
     struct ars_wire_failure f;
     memcpy(&f, bytes, sizeof f);
-    if (f.kind < ARS_FAIL_CRASH || f.kind > ARS_FAIL_LOST) return bad(why, "unknown kind of failure %u", f.kind);
+    if (f.kind < ARS_FAIL_CRASH || f.kind > ARS_FAIL_LAST) return bad(why, "unknown kind of failure %u", f.kind);
+    if (f.loop != ARS_NO_SITE && !is_site(sites, f.loop, ARS_SITE_LOOP))
+        return bad(why, "a failure in the loop %u, which is no loop site", f.loop);
+    if (f.site != ARS_NO_SITE && (f.site >= sites.n || is_site(sites, f.site, ARS_SITE_LOOP)))
+        return bad(why, "a failure at %u, which is no site of a value", f.site);
     if (f.text[sizeof f.text - 1]) return bad(why, "a failure's text does not end");
     return true;
 }
@@ -418,7 +424,7 @@ static bool check_loops(const ars__trace_view *view, ars__known_sites sites, ars
 bool ars__check_trace(const ars__trace_view *view, ars__known_sites sites, ars__why *why) {
     const struct ars_wire_trace *t = &view->trace;
     if (t->reserved) return bad(why, "a trace's reserved field is not 0");
-    if (t->failure > ARS_FAIL_LOST) return bad(why, "unknown kind of failure %u", t->failure);
+    if (t->failure > ARS_FAIL_LAST) return bad(why, "unknown kind of failure %u", t->failure);
     if (t->failure) {
         if (t->n_samples || t->n_observes || t->n_results || t->n_loops || t->n_values)
             return bad(why, "a failed trace has counts that are not 0");
@@ -484,7 +490,7 @@ bool ars__check_traces(ars__bytes frame, const ars__bytes columns[ARS__COLUMNS],
         if (v.trace.failure) {
             struct ars_wire_failure f;
             const unsigned char *bytes = (const unsigned char *)columns[ARS__COLUMN_FAILURES].data + failure_at;
-            if (!ars__check_failure(bytes, why)) return false;
+            if (!ars__check_failure(bytes, sites, why)) return false;
             memcpy(&f, bytes, sizeof f);
             if (f.trace != v.trace.trace || f.kind != v.trace.failure)
                 return bad(why, "a failure does not belong to its trace");

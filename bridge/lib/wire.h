@@ -85,6 +85,7 @@ struct ars_wire_run {
     uint32_t max_workers; /* use at most this many; 0: all */
     uint64_t max_tries;   /* per loop entry and per continuation */
     double trace_timeout; /* seconds of its own time; 0: none */
+    double try_timeout;   /* seconds of one try of an outermost loop; 0: none */
 };
 
 struct ars_wire_observed {
@@ -236,13 +237,16 @@ enum ars_failure_kind {
     ARS_FAIL_LIMIT = 16,         /* a limit of libars: snapshots alive, sizes, sites */
     ARS_FAIL_PROTOCOL = 17,      /* a peer sent what it must not */
     ARS_FAIL_OUTSIDE_TRACE = 18, /* sampling outside a trace */
-    ARS_FAIL_LOST = 19           /* the process vanished, or its host did */
+    ARS_FAIL_LOST = 19,          /* the process vanished */
+    ARS_FAIL_TRY_TIMEOUT = 20    /* one try of a loop took too long */
 };
 
 struct ars_wire_failure {
     uint64_t trace;
     uint32_t kind;
     int32_t detail;
+    uint32_t loop;  /* site of the innermost open loop; ARS_NO_SITE: none, or not known */
+    uint32_t site;  /* the last sample, observation or result that was reached; ARS_NO_SITE: none, or not known */
     char text[512]; /* what, where and what to do; zero-terminated */
 };
 
@@ -257,16 +261,20 @@ struct ars_wire_done {
     uint64_t messages_sent;
     uint64_t messages_received;
     uint64_t workers_started;
-    uint64_t cancelled; /* 1: ended by CANCEL */
+    uint64_t cancelled;      /* 1: ended by CANCEL */
+    uint64_t replays;        /* traces that were begun again because a process of theirs had died */
+    uint64_t forks_refused;  /* by the system, or by the limit of processes */
+    uint64_t fewest_workers; /* that the run went on with, after refused forks */
 };
 /* cffi: end */
 
+#define ARS_FAIL_LAST ARS_FAIL_TRY_TIMEOUT
 #define ARS_WIRE_PAD(n) (((n) + 7u) & ~(uint32_t)7u)
 
 _Static_assert(sizeof(struct ars_wire_header) == 24, "header");
 _Static_assert(sizeof(struct ars_wire_hello) == 72, "hello");
 _Static_assert(sizeof(struct ars_wire_welcome) == 32, "welcome");
-_Static_assert(sizeof(struct ars_wire_run) == 80, "run");
+_Static_assert(sizeof(struct ars_wire_run) == 88, "run");
 _Static_assert(sizeof(struct ars_wire_site) == 16, "site");
 _Static_assert(sizeof(struct ars_wire_step) == 40, "step");
 _Static_assert(sizeof(struct ars_wire_reply) == 24, "reply");
@@ -274,7 +282,7 @@ _Static_assert(sizeof(struct ars_wire_trace) == 64, "trace");
 _Static_assert(sizeof(struct ars_wire_sample) == 40, "sample");
 _Static_assert(sizeof(struct ars_wire_values) == 16, "values");
 _Static_assert(sizeof(struct ars_wire_loop) == 72, "loop");
-_Static_assert(sizeof(struct ars_wire_failure) == 528, "failure");
-_Static_assert(sizeof(struct ars_wire_done) == 104, "done");
+_Static_assert(sizeof(struct ars_wire_failure) == 536, "failure");
+_Static_assert(sizeof(struct ars_wire_done) == 128, "done");
 
 #endif /* ARS_WIRE_H */

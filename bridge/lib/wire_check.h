@@ -50,8 +50,8 @@ typedef struct ars__trace_view {
 } ars__trace_view;
 bool ars__check_trace(const ars__trace_view *view, ars__known_sites sites, ars__why *why);
 
-/* A failure: a known kind, and a text whose last byte is 0. */
-bool ars__check_failure(const void *bytes, ars__why *why);
+/* A failure: a known kind, places that are known, and a text whose last byte is 0. */
+bool ars__check_failure(const void *bytes, ars__known_sites sites, ars__why *why);
 
 /* TRACES: the header frame and its columns, in the order of PROTOCOL.md. */
 enum ars__column {

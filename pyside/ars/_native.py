@@ -118,6 +118,7 @@ class FailureKind(IntEnum):
     PROTOCOL = lib.ARS_FAIL_PROTOCOL
     OUTSIDE_TRACE = lib.ARS_FAIL_OUTSIDE_TRACE
     LOST = lib.ARS_FAIL_LOST
+    TRY_TIMEOUT = lib.ARS_FAIL_TRY_TIMEOUT
 
 
 def failure_name(code: int) -> str:

@@ -1,32 +1,71 @@
-"""Failed traces: what each one says, and how many there are of each kind."""
+"""Failed traces: what each one says, how many there are of each kind, and what the kinds are."""
 
 from __future__ import annotations
 
 import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ars._native import FailureKind, failure_name
+from ars._native import NO_SITE, FailureKind, failure_name
+from ars.columns import Site
 
-__all__ = ["Failure", "Failures", "describe", "failures_of"]
+__all__ = ["EXAMPLES_PER_KIND", "KINDS", "Failure", "Failures", "describe", "failures_of"]
+
+EXAMPLES_PER_KIND: Final = 3
+
+# Everything that can go wrong while a simulator runs, one name each; their codes are in wire.h. The last two concern no
+# single trace: a lost host is started again (a HostLostError if that does not help), a lost controller ends the host.
+KINDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "crash": "a process of the trace was ended by a signal",
+        "exit": "a process of the trace exited in its middle",
+        "timeout": "the trace took longer than trace_timeout",
+        "too_many_tries": "a loop was not accepted in max_tries tries",
+        "nan": "a NaN or an infinite value where there must be none",
+        "misuse": "a call of libars that makes no sense",
+        "loop_left": "a loop was left without rs_end",
+        "rs_end": "rs_end without rs_start",
+        "observe_in_loop": "an observation inside a loop",
+        "parameter": "wrong parameters of a distribution",
+        "site_changed": "a site's kind of distribution changed",
+        "observation": "the observed data do not fit what the simulator observes",
+        "fork": "the system, or max_processes, refused a fork",
+        "threads": "the simulator has more than one thread",
+        "memory": "out of memory",
+        "limit": "a limit of libars: loops per trace, sites, sizes",
+        "protocol": "a process of the trace sent what it must not",
+        "outside_trace": "a draw outside a trace",
+        "lost": "a process of the trace vanished, and how is not known",
+        "try_timeout": "one try of a loop took longer than try_timeout",
+        "lost_host": "ars-host or the zygote ended in the middle of a run",
+        "lost_controller": "the controller ended; ars-host ends its family and exits",
+    }
+)
 
 
 class Failure(NamedTuple):
-    """One failed trace."""
+    """One failed trace, or (kind "lost_host", trace -1) a simulator that had to be started again."""
 
     trace: int
-    kind: str  # "crash", "timeout", ...: the lower-case names of FailureKind
-    detail: int  # the signal of a crash, the code of an exit; else what the kind makes of it
+    kind: str  # one of KINDS
+    detail: int  # the signal of a crash, the code of an exit, the errno of a refused fork; else 0
     text: str  # what, where and what to do
+    loop: str = ""  # address of the innermost open loop, if there was one
+    site: str = ""  # address of the last sample, observation or result that was reached
+    seed: int | None = None  # with the number of the trace, all that is needed to run it again
+    stderr: str = ""  # the last lines that the simulator had written when the failure came
 
     def __str__(self) -> str:
-        if self.kind == "crash":
-            return f"trace {self.trace}: {self.kind} ({_signal_name(self.detail)}): {self.text}"
-        return f"trace {self.trace}: {self.kind}: {self.text}"
+        what = f"{self.kind} ({_signal_name(self.detail)})" if self.kind == "crash" else self.kind
+        where = f" (in the loop {self.loop}{f', after {self.site}' if self.site else ''})" if self.loop else ""
+        if self.site and not where:
+            where = f" (after {self.site})"
+        return f"trace {self.trace}: {what}: {self.text}{where}" if self.trace >= 0 else f"{what}: {self.text}"
 
 
 def _signal_name(number: int) -> str:
@@ -40,26 +79,61 @@ def _text(raw: bytes) -> str:
     return bytes(raw).split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
-def failures_of(records: npt.NDArray[Any]) -> list[Failure]:
-    """The failures in an array of ars_wire_failure."""
+def failures_of(
+    records: npt.NDArray[Any],
+    sites: Sequence[Site] = (),
+    seed: int | None = None,
+    stderr: Mapping[int, str] = MappingProxyType({}),
+) -> list[Failure]:
+    """The failures in an array of ars_wire_failure. ``stderr``: the last lines at the time, by trace."""
+
+    def address(number: int) -> str:
+        return sites[number].address if number != NO_SITE and number < len(sites) else ""
+
     return [
-        Failure(int(r["trace"]), failure_name(int(r["kind"])), int(r["detail"]), _text(r["text"]))
+        Failure(
+            int(r["trace"]),
+            failure_name(int(r["kind"])),
+            int(r["detail"]),
+            _text(r["text"]),
+            address(int(r["loop"])),
+            address(int(r["site"])),
+            seed,
+            stderr.get(int(r["trace"]), ""),
+        )
         for r in np.atleast_1d(records)
     ]
 
 
 def describe(failures: Sequence[Failure], at_most: int = 3) -> str:
-    """The first few failures in words, one per line."""
+    """The first few failures in words, one per line, and how to run the first again."""
     lines = [str(failure) for failure in failures[:at_most]]
     if len(failures) > at_most:
         lines.append(f"and {len(failures) - at_most} more")
+    first = failures[0] if failures else None
+    if first is not None and first.stderr:
+        lines.append("The simulator's last lines on stderr:\n  " + "\n  ".join(first.stderr.splitlines()[-5:]))
+    if first is not None and first.seed is not None:
+        lines.append(
+            f"To run it again, alone: ars replay --seed {first.seed} --trace {first.trace}, with the data and the"
+            " simulator's command line"
+        )
     return "\n".join(lines)
 
 
 class Failures(Mapping[str, int]):
-    """How many traces failed, by kind, and a few examples of each: ``post.failures``. False if there are none."""
+    """How many traces failed, by kind, and a few examples of each: ``post.failures``. False if there are none.
 
-    def __init__(self, failures: Iterable[Failure] = (), *, examples_per_kind: int = 3) -> None:
+    ``incidents`` are what cost time but no trace: hosts that were lost and started again.
+    """
+
+    def __init__(
+        self,
+        failures: Iterable[Failure] = (),
+        *,
+        examples_per_kind: int = EXAMPLES_PER_KIND,
+        incidents: Iterable[Failure] = (),
+    ) -> None:
         counts: Counter[str] = Counter()
         examples: list[Failure] = []
         for failure in failures:
@@ -69,6 +143,7 @@ class Failures(Mapping[str, int]):
         order = {failure_name(code): code for code in FailureKind}
         self._counts = {kind: counts[kind] for kind in sorted(counts, key=lambda k: order.get(k, len(order)))}
         self.examples: tuple[Failure, ...] = tuple(examples)
+        self.incidents: tuple[Failure, ...] = tuple(incidents)
 
     def __getitem__(self, kind: str) -> int:
         return self._counts[kind]
@@ -86,7 +161,10 @@ class Failures(Mapping[str, int]):
         return sum(self._counts.values())
 
     def __repr__(self) -> str:
-        if not self._counts:
-            return "no failures"
-        counted = ", ".join(f"{kind}: {count:,}" for kind, count in self._counts.items())
-        return "\n".join([f"{self.total:,} failed traces ({counted})", *(f"  {example}" for example in self.examples)])
+        lines: list[str] = []
+        if self._counts:
+            counted = ", ".join(f"{kind}: {count:,}" for kind, count in self._counts.items())
+            lines += [f"{self.total:,} failed traces ({counted})", *(f"  {example}" for example in self.examples)]
+        if self.incidents:
+            lines += [f"the simulator was started again {len(self.incidents):,} times", f"  {self.incidents[0]}"]
+        return "\n".join(lines) or "no failures"

@@ -16,7 +16,7 @@ from ars import diagnostics, weights
 from ars._native import SiteKind
 from ars.columns import Columns, Floats, Integers, Key, Site, find_site, instances_of, select, values_of
 from ars.diagnostics import Evidence, ParetoK
-from ars.failures import Failures, failures_of
+from ars.failures import Failure, Failures, failures_of
 from ars.loops import Loops, NaiveVarianceWarning, summarise_loops
 
 if TYPE_CHECKING:
@@ -115,12 +115,15 @@ class Traces:
         run: RunInfo,
         stats: Mapping[str, float],
         observed: Mapping[str, npt.NDArray[np.float64]] | None = None,
+        stderr: Mapping[int, str] | None = None,
+        incidents: Sequence[Failure] = (),
     ) -> None:
+        """``stderr``: what the simulator had last written when a trace failed, by trace, for the first failures."""
         self.sites = tuple(sites)
         self.run = run
         self.stats = _complete_stats(stats, len(columns.traces))
         self.observed = {name: np.asarray(given, dtype=np.float64) for name, given in (observed or {}).items()}
-        self.failures = Failures(failures_of(columns.failures))
+        self.failures = Failures(failures_of(columns.failures, self.sites, run.seed, stderr or {}), incidents=incidents)
         self.columns = columns if self._keeps_failed else self._without_failed(columns)
 
     @staticmethod
@@ -178,7 +181,7 @@ class Traces:
         for title, names in (("results", self.results), ("observations", self.observations)):
             if names:
                 lines.append(f"{title}: {', '.join(names)}")
-        if self.failures:
+        if self.failures or self.failures.incidents:
             lines.append(str(self.failures))
         return "\n".join(lines)
 
@@ -202,9 +205,11 @@ class Posterior(Traces):
         run: RunInfo,
         stats: Mapping[str, float],
         observed: Mapping[str, npt.NDArray[np.float64]],
+        stderr: Mapping[int, str] | None = None,
+        incidents: Sequence[Failure] = (),
     ) -> None:
         self._keeps_failed = run.on_failure == "zero"
-        super().__init__(columns, sites, run=run, stats=stats, observed=observed)
+        super().__init__(columns, sites, run=run, stats=stats, observed=observed, stderr=stderr, incidents=incidents)
 
     @property
     def observations(self) -> Mapping[str, Floats]:
@@ -329,7 +334,7 @@ class Posterior(Traces):
             )
         if self.loops:
             lines.append(repr(self.loops))
-        if self.failures:
+        if self.failures or self.failures.incidents:
             lines.append(str(self.failures))
         return "\n".join(lines)
 

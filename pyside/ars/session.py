@@ -56,8 +56,27 @@ class RunSummary(NamedTuple):
             "zmq_messages_sent": self.messages_sent,
             "zmq_messages_received": self.messages_received,
             "workers_started": self.done.workers_started,
+            "replays": self.done.replays,
+            "forks_refused": self.done.forks_refused,
+            "fewest_workers": self.done.fewest_workers,
             "seconds": self.seconds,
         }
+
+    def __add__(self, other: object) -> RunSummary:
+        """One after the other."""
+        if not isinstance(other, RunSummary):
+            return NotImplemented
+        counters = {name: getattr(self.done, name) + getattr(other.done, name) for name in Done._fields}
+        counters["cancelled"] = self.done.cancelled or other.done.cancelled
+        counters["fewest_workers"] = min(self.done.fewest_workers, other.done.fewest_workers)
+        return RunSummary(
+            Done(**counters),
+            self.seconds + other.seconds,
+            self.messages_sent + other.messages_sent,
+            self.messages_received + other.messages_received,
+            self.steps_messages + other.steps_messages,
+            self.requests + other.requests,
+        )
 
 
 class _Inbox(NamedTuple):
@@ -85,8 +104,10 @@ class Session:
         cwd: str | None = None,
         startup_timeout: float = 60.0,
         show_stdout: bool = False,
+        sites: Sequence[Site] = (),
     ) -> None:
-        self.sites = SiteTable()
+        """``sites``: those that an earlier family of the same simulator had; they keep their ids."""
+        self.sites = SiteTable(sites)
         self._owner = os.getpid()
         self._run = 0
         self._peer = b""
@@ -131,6 +152,8 @@ class Session:
             self._give_up(str(error))
             raise
         self._send(wire.encode_welcome(version))
+        if len(self.sites):
+            self._send(wire.encode_sites(self.sites.all()))
         return hello
 
     # ---- a run -------------------------------------------------------------------------------------------------------
@@ -270,6 +293,10 @@ class Session:
     def pid(self) -> int:
         """The process that was started: ars-host, once the simulator has split."""
         return self._family.process.pid
+
+    def stderr_text(self) -> str:
+        """The last lines that the simulator's processes wrote to stderr."""
+        return self._family.stderr_text()
 
     def close(self) -> None:
         """Ends the family. A second call does nothing; nor does a call in a forked copy of this process."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import operator
+import logging
 import os
-import secrets
 import shlex
 import threading
 import warnings
@@ -17,14 +15,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ars import _native as native
-from ars._native import FailureKind, RunFlag, failure_name
+from ars._native import RunFlag
+from ars.arguments import choice, command_words, integer, observed_arrays, seconds, seed_or_random
 from ars.budget import Budget
-from ars.columns import Columns, Site, concatenate, sort_by_trace
-from ars.errors import ArsError, BiasWarning, NetworkError, ObservationError, RunInterrupted, TraceFailure
-from ars.failures import Failure, describe, failures_of
+from ars.columns import Columns, Site
+from ars.errors import ArsError, BiasWarning, HostLostError, LaunchError, NetworkError, RunInterrupted
+from ars.failures import describe
+from ars.limits import Limits
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.progress import NoProgress, Progress, make_progress
 from ars.proposers import HandProposer, PriorProposer, Proposal
+from ars.recorder import Recorder
 from ars.session import RunSummary, Session
 from ars.wire import RunConfig
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["InLoops", "OnFailure", "Simulator"]
 
+_log = logging.getLogger("ars.session")
+
 InLoops = Literal["proposal", "prior"]
 OnFailure = Literal["raise", "zero", "skip"]
 
@@ -44,84 +47,6 @@ _Result = TypeVar("_Result", bound=Traces)
 _LARGEST_WORKERS = 256  # ARS__MAX_WORKERS
 _DEFAULT_BUDGET = Budget()
 _PROBE = 16  # traces that show which sites a simulator has
-
-
-# ---- arguments -------------------------------------------------------------------------------------------------------
-
-
-def _integer(name: str, value: object, low: int, high: int) -> int:
-    if isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be an integer, not {value!r}")
-    try:
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, not {value!r}") from None
-    if not low <= number <= high:
-        raise ValueError(f"{name} must be from {low} to {high}, not {number}")
-    return number
-
-
-def _seconds(name: str, value: object, *, zero: bool) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{name} must be a number of seconds, not {value!r}")
-    seconds = float(value)
-    if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
-        raise ValueError(f"{name} must be a finite, {'non-negative' if zero else 'positive'} number, not {value!r}")
-    return seconds
-
-
-def _choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be {' or '.join(repr(a) for a in allowed)}, not {value!r}")
-
-
-def _seed(seed: int | None) -> int:
-    return secrets.randbits(63) if seed is None else _integer("seed", seed, 0, 2**64 - 1)
-
-
-def _command(command: Sequence[str] | str | os.PathLike[str]) -> tuple[str, ...]:
-    if isinstance(command, (str, os.PathLike)):
-        given: list[Any] = [command]
-    else:
-        try:
-            given = list(command)
-        except TypeError:
-            raise TypeError(f"command must be a path, or a list of a path and arguments, not {command!r}") from None
-    if not given:
-        raise ValueError("command is empty: give the path of an executable, and its arguments")
-    try:
-        words = tuple(os.fspath(word) for word in given)
-    except TypeError:
-        raise TypeError(f"command must consist of strings, not {command!r}") from None
-    if not all(isinstance(word, str) for word in words) or not words[0] or any("\0" in word for word in words):
-        raise TypeError(f"command must be non-empty text without zero bytes, not {command!r}")
-    return words
-
-
-def _observed(observe: object) -> dict[str, npt.NDArray[np.float64]]:
-    """The data as arrays that keep their shape; every complaint names the observation."""
-    if not isinstance(observe, Mapping):
-        raise TypeError(f"observe must map names to values, such as {{'y': 0.5}}, not {observe!r}")
-    data: dict[str, npt.NDArray[np.float64]] = {}
-    for name, value in observe.items():
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"observe: names are non-empty text, not {name!r}")
-        if len(name.encode("utf-8")) > native.MAX_NAME or "\0" in name:
-            raise ValueError(
-                f"observe: the name {name[:40]!r}... is longer than {native.MAX_NAME} bytes or has a zero byte"
-            )
-        try:
-            array = np.array(value, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"observe[{name!r}] must be a number or an array of numbers: {error}") from None
-        if array.size == 0:
-            raise ValueError(f"observe[{name!r}] is empty")
-        if not np.isfinite(array).all():
-            raise ValueError(f"observe[{name!r}] has a value that is not finite")
-        data[name] = array
-    if sum(array.nbytes for array in data.values()) > native.MAX_MESSAGE // 8:
-        raise ValueError(f"observe: more than {native.MAX_MESSAGE // 8} bytes of data")
-    return data
 
 
 @contextlib.contextmanager
@@ -147,52 +72,20 @@ def _one_torch_thread() -> contextlib.AbstractContextManager[None]:
 # ---- a run -----------------------------------------------------------------------------------------------------------
 
 
-class _Recorder:
-    """Takes in finished traces, and says when a failure means to stop."""
-
-    def __init__(self, total: int, on_failure: str, progress: Progress) -> None:
-        self._parts: list[Columns] = []
-        self._total = total
-        self._on_failure = on_failure
-        self._progress = progress
-        self.done = 0
-        self.failures: list[Failure] = []
-
-    def take(self, columns: Columns) -> bool:
-        self._parts.append(columns)
-        self.done += len(columns.traces)
-        self._progress.update(self.done, self._total)
-        if not len(columns.failures):
-            return False
-        self.failures += failures_of(columns.failures)
-        return self._on_failure == "raise" or bool((columns.failures["kind"] == FailureKind.OBSERVATION).any())
-
-    def columns(self) -> Columns:
-        return sort_by_trace(concatenate(self._parts))
-
-    def error(self) -> TraceFailure | None:
-        """The error that the failures amount to under the run's policy."""
-        wrong_data = [f for f in self.failures if f.kind == failure_name(FailureKind.OBSERVATION)]
-        if wrong_data:
-            return ObservationError(f"the observed data do not fit the simulator: {wrong_data[0].text}", wrong_data)
-        if self.failures and self._on_failure == "raise":
-            return TraceFailure(
-                f"{len(self.failures)} of {self.done} traces failed. {describe(self.failures)}\n"
-                '.partial holds what had finished; on_failure="zero" gives a failed trace weight 0',
-                self.failures,
-            )
-        return None
-
-
 class Simulator:
     """An executable that is linked against libars, and its arguments.
 
     It is started at the first run, stays for the next ones, and ends with ``close``, with the ``with`` block, or at the
     latest with the Python process. One run at a time.
 
-    workers: processes that run traces (default: 8 per core). trace_timeout: seconds that a trace may take of its own
-    time, 0 for no limit. max_tries: of one rejection loop. startup_timeout: seconds for the simulator's own
+    workers: processes that run traces (default: 8 per core). startup_timeout: seconds for the simulator's own
     initialisation. env: variables to add to its environment. show_stdout: let its output through.
+
+    Limits: trace_timeout, seconds that a trace may take of its own time, 0 for no limit; try_timeout, the same for one
+    try of a loop; max_tries, of one entry of a loop; max_snapshots, per worker, so the loops that one trace may enter
+    (default: 256); max_processes, alive at once; max_memory, bytes that each process may allocate on top of what the
+    initialised simulator has, 0 for no limit (default: half of the machine's). max_restarts: how often in a row a
+    simulator that is lost in the middle of a run is started again without a trace having finished in between.
     """
 
     def __init__(
@@ -201,17 +94,22 @@ class Simulator:
         workers: int | None = None,
         *,
         trace_timeout: float = 60.0,
+        try_timeout: float = 0.0,
         max_tries: int = 10_000_000,
+        max_snapshots: int | None = None,
+        max_processes: int = 4096,
+        max_memory: int | None = None,
+        max_restarts: int = 3,
         startup_timeout: float = 60.0,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         show_stdout: bool = False,
     ) -> None:
-        self.command = _command(command)
-        self.workers = None if workers is None else _integer("workers", workers, 1, _LARGEST_WORKERS)
-        self.trace_timeout = _seconds("trace_timeout", trace_timeout, zero=True)
-        self.max_tries = _integer("max_tries", max_tries, 1, 2**63)
-        self.startup_timeout = _seconds("startup_timeout", startup_timeout, zero=False)
+        self.command = command_words(command)
+        self.workers = None if workers is None else integer("workers", workers, 1, _LARGEST_WORKERS)
+        self.limits = Limits(trace_timeout, try_timeout, max_tries, max_snapshots, max_processes, max_memory)
+        self.max_restarts = integer("max_restarts", max_restarts, 0, 2**31)
+        self.startup_timeout = seconds("startup_timeout", startup_timeout, zero=False)
         self.env = dict(env or {})
         self.cwd = None if cwd is None else os.fspath(cwd)
         self.show_stdout = bool(show_stdout)
@@ -227,15 +125,23 @@ class Simulator:
         *,
         progress: bool | Progress | None = None,
         on_failure: OnFailure = "raise",
+        first_trace: int = 0,
     ) -> Traces:
-        """n traces of the plain simulator, observations simulated too."""
-        count = _integer("n", n, 1, 2**40)
-        _choice("on_failure", on_failure, ("raise", "zero", "skip"))
-        config = self._config(_seed(seed), count, RunFlag.PROPOSE_PRIOR)
+        """n traces of the plain simulator, observations simulated too. first_trace: the number of the first one."""
+        count = integer("n", n, 1, 2**40)
+        choice("on_failure", on_failure, ("raise", "zero", "skip"))
+        config = self._config(seed_or_random(seed), count, RunFlag.PROPOSE_PRIOR, first_trace=first_trace)
         info = RunInfo(config.seed, None, None, "prior", on_failure, self.command)
 
-        def result(columns: Columns, sites: Sequence[Site], summary: RunSummary | None) -> Traces:
-            return Traces(columns, sites, run=info, stats=summary.stats() if summary else {})
+        def result(recorder: Recorder, stats: Mapping[str, float]) -> Traces:
+            return Traces(
+                recorder.columns(),
+                recorder.sites,
+                run=info,
+                stats=stats,
+                stderr=recorder.stderr,
+                incidents=recorder.incidents,
+            )
 
         return self._run(config, PriorProposer(), on_failure, make_progress(progress), result)
 
@@ -251,6 +157,7 @@ class Simulator:
         *,
         on_failure: OnFailure = "raise",
         progress: bool | Progress | None = None,
+        first_trace: int = 0,
     ) -> Posterior:
         """Weighted traces given data.
 
@@ -260,12 +167,12 @@ class Simulator:
         the prior proposes the others. budget: what the correction of each loop may cost;
         None makes no estimate, so "ars" weights are not available. in_loops="prior": inside loops the prior proposes
         and no correction is needed. on_failure: "raise" stops at the first failed trace, "zero" gives it weight 0,
-        "skip" drops it.
+        "skip" drops it. first_trace: the number of the first trace; its draws depend on that and the seed alone.
         """
-        data = _observed(observe)
-        count = _integer("traces", traces, 1, 2**40)
-        _choice("in_loops", in_loops, ("proposal", "prior"))
-        _choice("on_failure", on_failure, ("raise", "zero", "skip"))
+        data = observed_arrays(observe)
+        count = integer("traces", traces, 1, 2**40)
+        choice("in_loops", in_loops, ("proposal", "prior"))
+        choice("on_failure", on_failure, ("raise", "zero", "skip"))
         if budget is not None and not isinstance(budget, Budget):
             raise TypeError(f"budget must be an ars.Budget or None, not {budget!r}")
         if proposals is not None and not isinstance(proposals, Mapping):
@@ -283,7 +190,7 @@ class Simulator:
         flags |= RunFlag.LOOPS_PRIOR if in_loops == "prior" else RunFlag(0)
         flags |= RunFlag.ESTIMATE if estimate else RunFlag(0)
         flat = {name: array.reshape(-1) for name, array in data.items()}
-        config = self._config(_seed(seed), count, flags, estimate, flat)
+        config = self._config(seed_or_random(seed), count, flags, estimate, flat, first_trace)
         info = RunInfo(
             config.seed,
             estimate.M if estimate else None,
@@ -293,8 +200,16 @@ class Simulator:
             self.command,
         )
 
-        def result(columns: Columns, sites: Sequence[Site], summary: RunSummary | None) -> Posterior:
-            return Posterior(columns, sites, run=info, stats=summary.stats() if summary else {}, observed=data)
+        def result(recorder: Recorder, stats: Mapping[str, float]) -> Posterior:
+            return Posterior(
+                recorder.columns(),
+                recorder.sites,
+                run=info,
+                stats=stats,
+                observed=data,
+                stderr=recorder.stderr,
+                incidents=recorder.incidents,
+            )
 
         with _one_torch_thread() if network is not None else contextlib.nullcontext():
             return self._run(config, proposer, on_failure, make_progress(progress), result)
@@ -365,15 +280,15 @@ class Simulator:
             from ars.network.core import NetworkConfig
             from ars.network.fit import train_simulator
             from ars.network.training import TrainingConfig
-        _choice("on_failure", on_failure, ("raise", "zero", "skip"))
+        choice("on_failure", on_failure, ("raise", "zero", "skip"))
         sizes = {"lstm_dim": lstm_dim, "lstm_depth": lstm_depth, "components": components}
         if seed is None and resume and checkpoint is not None and training_path(checkpoint).exists():
             seed = int(load_training(training_path(checkpoint), embeddings).about["config"]["seed"])
         config = TrainingConfig(
-            traces=_integer("n", n, 1, 2**40),
-            batch_size=_integer("batch_size", batch_size, 1, 2**20),
+            traces=integer("n", n, 1, 2**40),
+            batch_size=integer("batch_size", batch_size, 1, 2**20),
             lr=lr,
-            seed=_seed(seed),
+            seed=seed_or_random(seed),
             patience=patience,
             train_on=train_on,
         )
@@ -406,8 +321,8 @@ class Simulator:
         """Draws prior traces until the folder holds n, in shards that survive a crash; for ``train(data=...)``."""
         with _torch_needed("Simulator.record"):
             from ars.network.shards import record
-        _choice("on_failure", on_failure, ("raise", "zero", "skip"))
-        count, size = _integer("n", n, 1, 2**40), _integer("shard_traces", shard_traces, 1, 2**30)
+        choice("on_failure", on_failure, ("raise", "zero", "skip"))
+        count, size = integer("n", n, 1, 2**40), integer("shard_traces", shard_traces, 1, 2**30)
         return record(self, count, directory, seed=seed, shard_traces=size, on_failure=on_failure, progress=progress)
 
     def _prior_chunk(
@@ -422,14 +337,13 @@ class Simulator:
         """Traces first_trace .. first_trace + n - 1 of the prior run with this seed, in order, with the parameters of
         their priors: what a network is trained on. Fewer come back if another thread sets ``stop``."""
         flags = RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS
-        config = self._config(seed, n, flags)._replace(first_trace=first_trace)
-        recorder = _Recorder(n, on_failure, NoProgress())
+        config = self._config(seed, n, flags, first_trace=first_trace)
+        recorder = Recorder(n, on_failure, NoProgress(), first=first_trace, seed=seed)
         with self._exclusively():
-            session = self._ready()
-            session.run(config, PriorProposer(), recorder.take, stop)
+            self._work(config, PriorProposer(), recorder, stop)
             if failure := recorder.error():
                 raise failure
-            return recorder.columns(), session.known_sites
+            return recorder.columns(), recorder.sites
 
     def _config(
         self,
@@ -438,15 +352,18 @@ class Simulator:
         flags: RunFlag,
         budget: Budget | None = None,
         observed: Mapping[str, npt.NDArray[np.float64]] | None = None,
+        first_trace: int = 0,
     ) -> RunConfig:
         return RunConfig(
             seed=seed,
             n_traces=n_traces,
+            first_trace=integer("first_trace", first_trace, 0, 2**63),
             flags=flags,
             tries_q=budget.N if budget else 0,
             runs_p=budget.M if budget else 0,
-            max_tries=self.max_tries,
-            trace_timeout=self.trace_timeout,
+            max_tries=self.limits.max_tries,
+            trace_timeout=self.limits.trace_timeout,
+            try_timeout=self.limits.try_timeout,
             observed=observed or {},
         )
 
@@ -456,36 +373,90 @@ class Simulator:
         proposer: HandProposer | PriorProposer | NetworkProposer,
         on_failure: str,
         progress: Progress,
-        result: Callable[[Columns, Sequence[Site], RunSummary | None], _Result],
+        result: Callable[[Recorder, Mapping[str, float]], _Result],
     ) -> _Result:
         """One run; whatever ends it early carries what had finished as ``partial``."""
-        recorder = _Recorder(config.n_traces, on_failure, progress)
+        recorder = Recorder(config.n_traces, on_failure, progress, first=config.first_trace, seed=config.seed)
         with self._exclusively():
-            session = self._ready()
             try:
-                summary = session.run(config, proposer, recorder.take)
+                stats = self._work(config, proposer, recorder)
             except (ArsError, RunInterrupted) as error:
-                error.partial = result(recorder.columns(), session.known_sites, None)
+                error.partial = result(recorder, {})
                 raise
             finally:
                 progress.close()
-        columns = recorder.columns()
-        found = result(columns, session.known_sites, summary)
+        found = result(recorder, stats)
         if failure := recorder.error():
             failure.partial = found
             raise failure
         if isinstance(proposer, HandProposer):
-            proposer.warn_of_unused(session.known_sites)
+            proposer.warn_of_unused(recorder.sites)
         elif not isinstance(proposer, PriorProposer):
-            proposer.warn_of_unknown(columns, session.known_sites)
-        if on_failure == "skip" and recorder.failures:
+            proposer.warn_of_unknown(recorder.columns(), recorder.sites)
+        if on_failure == "skip" and recorder.n_failed:
             warnings.warn(
-                f"{len(recorder.failures)} of {recorder.done} traces failed and were dropped, which biases what is "
-                f"left unless failures have nothing to do with the values drawn. {describe(recorder.failures)}",
+                f"{recorder.n_failed} of {recorder.done} traces failed and were dropped, which biases what is "
+                f"left unless failures have nothing to do with the values drawn. {describe(recorder.failures())}",
                 BiasWarning,
                 stacklevel=3,
             )
         return found
+
+    def _work(
+        self,
+        config: RunConfig,
+        proposer: HandProposer | PriorProposer | NetworkProposer,
+        recorder: Recorder,
+        stop: threading.Event | None = None,
+    ) -> dict[str, float]:
+        """Runs until every trace is in. A simulator that is lost is started again and does what is missing."""
+        summary: RunSummary | None = None
+        fruitless = restarts = 0
+        while True:
+            before = recorder.done
+            try:
+                session = self._ready(recorder.sites)
+                for first, count in recorder.missing():
+                    part = config._replace(first_trace=first, n_traces=count)
+                    done = self._one_run(session, part, proposer, recorder, stop)
+                    summary = done if summary is None else summary + done
+                    if recorder.stopped or (stop is not None and stop.is_set()):
+                        break
+                return {**(summary.stats() if summary else {}), "restarts": restarts}
+            except (HostLostError, LaunchError) as error:
+                fruitless = 1 if recorder.done > before else fruitless + 1
+                if fruitless > self.max_restarts or (isinstance(error, LaunchError) and not restarts):
+                    raise
+                recorder.lost(error)
+                restarts += 1
+            except KeyboardInterrupt as interrupt:
+                if isinstance(interrupt, RunInterrupted):
+                    raise
+                raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
+
+    @staticmethod
+    def _one_run(
+        session: Session,
+        config: RunConfig,
+        proposer: HandProposer | PriorProposer | NetworkProposer,
+        recorder: Recorder,
+        stop: threading.Event | None,
+    ) -> RunSummary:
+        def take(columns: Columns) -> bool:
+            return recorder.take(columns, lambda: session.known_sites, session.stderr_text)
+
+        try:
+            summary = session.run(config, proposer, take, stop)
+        finally:
+            recorder.sites = session.known_sites
+        if summary.done.forks_refused:
+            _log.warning(
+                "the system refused %d forks, and the run went on with %d workers; raise the limit of processes "
+                "(max_processes, ulimit -u, pids.max) or give fewer workers",
+                summary.done.forks_refused,
+                summary.done.fewest_workers,
+            )
+        return summary
 
     @contextlib.contextmanager
     def _exclusively(self) -> Iterator[None]:
@@ -500,16 +471,17 @@ class Simulator:
 
     # ---- the processes -----------------------------------------------------------------------------------------------
 
-    def _ready(self) -> Session:
-        """The running family, started if there is none."""
+    def _ready(self, sites: Sequence[Site] = ()) -> Session:
+        """The running family, started if there is none. ``sites``: what this run has met in an earlier one."""
         if self._session is None or self._session.closed:
             self._session = Session(
                 self.command,
                 workers=self.workers,
-                env=self.env,
+                env={**self.limits.environment({**os.environ, **self.env}), **self.env},
                 cwd=self.cwd,
                 startup_timeout=self.startup_timeout,
                 show_stdout=self.show_stdout,
+                sites=sites,
             )
         return self._session
 

@@ -2,7 +2,7 @@
  *
  * It starts as a simulator does: makes the segment, forks the zygote, and becomes ars-host (its first argument). From the
  * environment: FAKE_WORKERS, FAKE_SNAPSHOTS; FAKE_STEPS, requests per trace; FAKE_PLAN, "3=crash,5=hang": what trace 3 and
- * trace 5 do; FAKE_FORKS, "-1" or an errno: what the first FAKE_FORK_TIMES spawns fail with. */
+ * trace 5 do ("7=kill2": only the first two times); FAKE_FORKS, "-1" or an errno: what the first FAKE_FORK_TIMES spawns fail with. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -33,6 +33,18 @@ static bool planned(uint64_t trace, const char *what) {
     const char *plan = getenv("FAKE_PLAN");
     snprintf(entry, sizeof entry, ",%llu=%s,", (unsigned long long)trace, what);
     return plan && strstr(plan, entry);
+}
+
+enum { ATTEMPTS = 1024 };
+static uint32_t *attempts; /* shared: how often a trace was begun */
+
+static bool planned_times(uint64_t trace, const char *what) {
+    for (uint32_t times = 1; times < 10; times++) {
+        char numbered[32];
+        snprintf(numbered, sizeof numbered, "%s%u", what, times);
+        if (planned(trace, numbered)) return attempts[trace % ATTEMPTS] <= times;
+    }
+    return false;
 }
 
 /* ---- the family's side of the segment ----------------------------------------------------------------------------- */
@@ -112,9 +124,11 @@ static void snapshot(uint32_t w, uint32_t slot, uint64_t trace, uint32_t site) {
     while ((order = atomic_load(&s->order)) == ARS__WAIT) ars__futex_wait(&s->order, ARS__WAIT, -1);
     if (order == ARS__QUIT) _exit(0);
     atomic_store(&s->status, ARS__SLOT_RUNNING);
-    if (planned(trace, "snapdie")) raise(SIGSEGV);
+    if (planned(trace, "snapdie") || (slot == 0 && planned_times(trace, "snapdie"))) raise(SIGSEGV);
+    if (slot == 0 && planned_times(trace, "snapkill")) raise(SIGKILL);
     if (planned(trace, "snapfail")) {
-        s->failure = (struct ars_wire_failure){.kind = ARS_FAIL_NAN, .text = "a NaN in a continuation"};
+        s->failure = (struct ars_wire_failure){
+            .kind = ARS_FAIL_NAN, .loop = ARS_NO_SITE, .site = ARS_NO_SITE, .text = "a NaN in a continuation"};
         atomic_store(&s->status, ARS__SLOT_FAILED);
         ring_bell(channel);
         _exit(ARS__EXIT_FAILED);
@@ -134,8 +148,11 @@ static void fail_slot(uint32_t w, uint32_t slot, int status) {
     struct ars__snapshot *s = ars__snapshot_at(shm, n_workers, per_worker, w, slot);
     uint32_t now = atomic_load(&s->status);
     if (now != ARS__SLOT_PARKED && now != ARS__SLOT_RUNNING) return;
-    s->failure =
-        (struct ars_wire_failure){.kind = ARS_FAIL_CRASH, .detail = WTERMSIG(status), .text = "a continuation crashed"};
+    s->failure = (struct ars_wire_failure){.kind = ARS_FAIL_CRASH,
+                                           .detail = WTERMSIG(status),
+                                           .loop = ARS_NO_SITE,
+                                           .site = ARS_NO_SITE,
+                                           .text = "a continuation crashed"};
     atomic_store(&s->status, ARS__SLOT_FAILED);
     ring_bell(ars__snapshot_channel(n_workers, per_worker, w, slot));
 }
@@ -149,7 +166,13 @@ static void run_trace(uint32_t w, uint64_t trace) {
     uint32_t x = ask_site(w, &me->channel, "x", ARS_SITE_SAMPLE, ARS_DIST_NORMAL);
     uint32_t r = ask_site(w, &me->channel, "result", ARS_SITE_RESULT, 0);
     uint32_t l = n_loops ? ask_site(w, &me->channel, "loop", ARS_SITE_LOOP, 0) : 0;
-    if (planned(trace, "crash")) raise(SIGSEGV);
+    attempts[trace % ATTEMPTS]++;
+    atomic_store(&me->where.site, x);
+    atomic_store(&me->where.loop, n_loops ? l : ARS_NO_SITE);
+    if (planned(trace, "crash") || planned_times(trace, "crash")) raise(SIGSEGV);
+    if (planned_times(trace, "kill")) raise(SIGKILL);
+    if (planned(trace, "hangtry")) atomic_fetch_add(&me->where.beat, 3 - atomic_load(&me->where.beat) % 2);
+    while (planned(trace, "hangtry")) usleep(1000);
     if (planned(trace, "exit")) _exit(3);
     if (planned(trace, "slow")) usleep(300000);
     while (planned(trace, "hang")) usleep(1000);
@@ -166,9 +189,15 @@ static void run_trace(uint32_t w, uint64_t trace) {
                                .n_loops = n_loops,
                                .n_values = n_values,
                                .log_likelihood = (double)trace};
-    if (planned(trace, "fail")) {
-        t = (struct ars_wire_trace){.trace = trace, .failure = ARS_FAIL_MISUSE};
-        struct ars_wire_failure f = {.trace = trace, .kind = ARS_FAIL_MISUSE, .text = "misused"};
+    bool refused = planned_times(trace, "fork");
+    if (refused || planned(trace, "fail")) {
+        struct ars_wire_failure f = {.trace = trace,
+                                     .kind = refused ? ARS_FAIL_FORK : ARS_FAIL_MISUSE,
+                                     .detail = refused ? EAGAIN : 0,
+                                     .loop = ARS_NO_SITE,
+                                     .site = x,
+                                     .text = "misused"};
+        t = (struct ars_wire_trace){.trace = trace, .failure = f.kind};
         size = sizeof(struct ars__record) + sizeof t + sizeof f;
         memcpy(record + sizeof(struct ars__record) + sizeof t, &f, sizeof f);
     }
@@ -176,7 +205,7 @@ static void run_trace(uint32_t w, uint64_t trace) {
     memcpy(at, &header, sizeof header);
     memcpy(at += sizeof header, &t, sizeof t);
     at += sizeof t;
-    if (planned(trace, "fail")) {
+    if (t.failure) {
         write_ring(me, w, record, size);
         _exit(ARS__EXIT_FAILED);
     }
@@ -307,6 +336,8 @@ int main(int argc, char **argv) {
         return 2;
     shm = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
     if (shm == MAP_FAILED) return 2;
+    attempts = mmap(NULL, ATTEMPTS * sizeof *attempts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (attempts == MAP_FAILED) return 2;
     shm->magic = ARS__SHM_MAGIC;
     shm->version = (uint32_t)setting("FAKE_SHM_VERSION", ARS__SHM_VERSION);
     shm->n_workers = n_workers;

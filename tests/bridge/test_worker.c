@@ -46,6 +46,8 @@ static void work(void) {
     ars__me.per_worker = SLOTS;
     ars__me.mine = ars__worker_at(shm, 0);
     ars__me.channel = &ars__me.mine->channel;
+    ars__me.where = &ars__me.mine->where;
+    ars__me.max_processes = 1000;
     for (int i = 0; i < TRACES; i++) {
         ars_next_trace();
         model();

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ars._native import DTYPES, DistKind, SiteKind
+from ars._native import DTYPES, NO_SITE, DistKind, SiteKind
 from ars.columns import Columns, Site
 
 
@@ -71,7 +71,7 @@ def pack(traces: list[Trace]) -> Columns:
         ]
         rows["values"] += values
         if t.failure:
-            rows["failures"].append((t.number, t.failure, 0, t.text.encode()))
+            rows["failures"].append((t.number, t.failure, 0, NO_SITE, NO_SITE, t.text.encode()))
     items = {
         "traces": "trace",
         "samples": "sample",

@@ -121,7 +121,7 @@ names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0
 )
 def test_a_run_is_read_back(observed: dict[str, list[float]], seed: int, n: int) -> None:
     data = {name: np.array(values) for name, values in observed.items()}
-    config = wire.RunConfig(seed, n, RunFlag.POSTERIOR | RunFlag.ESTIMATE, 3, 10, 2, 4, 99, 1.5, data)
+    config = wire.RunConfig(seed, n, RunFlag.POSTERIOR | RunFlag.ESTIMATE, 3, 10, 2, 4, 99, 1.5, 0.25, data)
     frame = wire.encode_run(config, 5)
     assert len(frame) % 8 == 0
     run, read = wire.decode_run(frame)
@@ -141,6 +141,8 @@ def test_a_run_is_read_back(observed: dict[str, list[float]], seed: int, n: int)
         ("max_tries", 0, "max_tries is 0"),
         ("trace_timeout", np.nan, "trace_timeout nan"),
         ("trace_timeout", -1, "trace_timeout -1"),
+        ("try_timeout", np.inf, "try_timeout inf"),
+        ("try_timeout", -1, "try_timeout -1"),
         ("flags", 2, "without the POSTERIOR flag"),
     ],
 )
@@ -385,6 +387,7 @@ def columns() -> dict[str, Any]:
     loops["tries_q"], loops["accepted_q"], loops["runs_p"], loops["tries_p"] = 10, 4, 1, 2
     failures = np.zeros(1, dtype=DTYPES["failure"])
     failures["trace"], failures["kind"], failures["text"] = 2, FailureKind.TIMEOUT, b"60 s are over"
+    failures["loop"], failures["site"] = 4, NO_SITE
     values = np.arange(10.0)
     return {
         "traces": traces,
@@ -448,6 +451,10 @@ def test_traces_are_read() -> None:
         ("failures", 0, "trace", 3, "record's trace or kind differs"),
         ("failures", 0, "kind", 1, "record's trace or kind differs"),
         ("failures", 0, "text", b"x" * 512, "no terminating zero"),
+        ("failures", 0, "loop", 3, "failures: site 'mu' is a result, not a loop"),
+        ("failures", 0, "loop", 99, "failures: site 99 is unknown"),
+        ("failures", 0, "site", 4, "failures: site 4 is unknown, or a loop"),
+        ("failures", 0, "site", 99, "failures: site 99 is unknown, or a loop"),
     ],
 )
 def test_wrong_traces_are_refused(column: str, row: int, field: str, value: object, says: str) -> None:
@@ -480,14 +487,15 @@ def test_wrong_frames_of_traces_are_refused() -> None:
 
 def test_done() -> None:
     message = np.zeros(1, dtype=DTYPES["done"])
-    message["header"] = np.frombuffer(framed(Message.DONE, size=104), DTYPES["header"])
-    for value, field in enumerate(wire.Done._fields[:-1]):
+    message["header"] = np.frombuffer(framed(Message.DONE, size=128), DTYPES["header"])
+    counters = [field for field in wire.Done._fields if field != "cancelled"]
+    for value, field in enumerate(counters):
         message[field] = value + 1
     done = wire.decode_done(message.tobytes())
-    assert done == wire.Done(*range(1, 10), cancelled=False)
+    assert done == wire.Done(*range(1, 10), False, *range(10, 13))
     with pytest.raises(ProtocolError, match="cancelled is 2"):
         wire.decode_done(edited(message.tobytes(), "done", "cancelled", 2))
-    with pytest.raises(ProtocolError, match="DONE: 24 bytes, must be 104"):
+    with pytest.raises(ProtocolError, match="DONE: 24 bytes, must be 128"):
         wire.decode_done(framed(Message.DONE))
     with pytest.raises(ProtocolError, match="DONE: expected, but this is QUIT"):
         wire.decode_done(wire.encode_quit())

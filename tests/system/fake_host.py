@@ -73,7 +73,10 @@ class FakeHost:
         while True:
             frame = self.socket.recv()
             kind = wire.decode_header(frame).type
-            if kind is Message.RUN:
+            if kind is Message.SITES:  # of an earlier one of us, which has announced them all
+                assert wire.decode_sites(frame) == wire.decode_sites(sites_message(1))
+                self.announced = True
+            elif kind is Message.RUN:
                 self.run(*wire.decode_run(frame))
             elif kind is Message.QUIT and self.mode != "stubborn":
                 return
@@ -101,7 +104,7 @@ class FakeHost:
                 return self.done(run, finished, cancelled=True)
             if self.mode == "deaf":
                 time.sleep(3600)
-            if self.mode == "die" and finished >= 2 * CHUNK:
+            if (self.mode == "die" and finished >= 2 * CHUNK) or self.mode == "stillborn":
                 sys.stderr.write("boom: the world ended\n")
                 sys.stderr.flush()
                 self.socket.close(linger=2000)  # what was sent arrives: the death comes after it
@@ -178,6 +181,7 @@ class FakeHost:
         failures = np.zeros(len(failed), dtype=DTYPES["failure"])
         failures["trace"], failures["kind"] = failed, kinds.get(self.mode, 0)
         failures["detail"], failures["text"] = 11, b"went wrong at x"
+        failures["loop"], failures["site"] = 3, 0
         columns = [traces, samples, observes, np.zeros(0, DTYPES["values"]), loops, np.zeros(0), failures]
         self.socket.send_multipart([framed(Message.TRACES, b"", len(numbers), run), *(c.tobytes() for c in columns)])
 

@@ -456,7 +456,7 @@ def test_a_wrong_budget_names_its_field(field: str, value: Any, error: type[Exce
 
 
 def test_a_lost_host_is_an_error_and_the_next_run_starts_a_new_one(start: Callable[..., ars.Simulator]) -> None:
-    sim = start("endless", trace_timeout=2.0)
+    sim = start("endless", trace_timeout=2.0, max_restarts=0)
     sim.prior(1, seed=SEED)
     assert sim.pid is not None
     os.kill(sim.pid, signal.SIGKILL)

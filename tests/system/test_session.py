@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +25,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ars.Simula
     monkeypatch.setenv("ARS_HOST", "/bin/true")
     made: list[ars.Simulator] = []
 
-    def make(mode: str = "good") -> ars.Simulator:
-        made.append(ars.Simulator([sys.executable, str(FAKE_HOST), mode]))
+    def make(mode: str = "good", **options: Any) -> ars.Simulator:
+        made.append(ars.Simulator([sys.executable, str(FAKE_HOST), mode], **options))
         return made[-1]
 
     yield make
@@ -67,7 +68,8 @@ def test_a_failed_trace_stops_the_run_and_nothing_finished_is_lost(fake: Callabl
     sim = fake("fail")
     with pytest.raises(ars.TraceFailure, match=r"trace 3: crash \(SIGSEGV\): went wrong at x") as caught:
         posterior(sim, 1000)
-    assert caught.value.failures[0] == ars.Failure(3, "crash", 11, "went wrong at x")
+    assert caught.value.failures[0] == ars.Failure(3, "crash", 11, "went wrong at x", "loop", "x", 1)
+    assert "ars replay --seed 1 --trace 3" in str(caught.value)
     partial = caught.value.partial
     assert isinstance(partial, ars.Posterior)
     assert 15 <= len(partial) < 1000
@@ -98,7 +100,7 @@ def test_data_that_do_not_fit_raise_under_every_policy(fake: Callable[..., ars.S
 
 
 def test_a_host_that_dies_is_an_error_with_what_had_finished(fake: Callable[..., ars.Simulator]) -> None:
-    sim = fake("die")
+    sim = fake("die", max_restarts=0)
     with pytest.raises(ars.HostLostError, match=r"exited with code 3(.|\n)*boom: the world ended") as caught:
         posterior(sim, 1000)
     assert isinstance(caught.value.partial, ars.Posterior)
@@ -106,9 +108,35 @@ def test_a_host_that_dies_is_an_error_with_what_had_finished(fake: Callable[...,
     assert not sim.running
 
 
+def test_a_host_that_dies_is_started_again_and_the_run_goes_on(
+    fake: Callable[..., ars.Simulator], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every host of these does 32 traces of a run and dies. The traces are those of a host that lives."""
+    sim = fake("die")
+    post = posterior(sim, 100)
+    np.testing.assert_array_equal(post.trace_numbers, np.arange(100))
+    np.testing.assert_array_equal(post["x"], 5.0 + np.arange(100))
+    np.testing.assert_array_equal(post["u"], 0.1 * (5.0 + np.arange(100)))
+    assert post.stats["restarts"] == 3
+    assert not post.failures
+    assert [incident.kind for incident in post.failures.incidents] == ["lost_host"] * 3
+    assert "boom: the world ended" in post.failures.incidents[0].text
+    assert "started again 3 times" in post.summary()
+    assert "64 of 100 traces had finished" in caplog.text
+
+
+def test_restarts_without_a_finished_trace_are_bounded(fake: Callable[..., ars.Simulator]) -> None:
+    sim = fake("stillborn", max_restarts=2)
+    with pytest.raises(ars.HostLostError, match="exited with code 3") as caught:
+        sim.prior(100)
+    assert caught.value.partial is not None
+    assert len(caught.value.partial) == 0
+    assert len(caught.value.partial.failures.incidents) == 2
+
+
 def test_a_host_that_gives_up_says_why(fake: Callable[..., ars.Simulator]) -> None:
     with pytest.raises(ars.HostLostError, match="no more memory in the segment") as caught:
-        posterior(fake("error"), 1000)
+        posterior(fake("error", max_restarts=0), 1000)
     assert caught.value.partial is not None
     assert len(caught.value.partial) == 16
 
@@ -209,6 +237,12 @@ def test_wrong_arguments_are_named_before_anything_starts(
         ({"workers": 0}, ValueError, "workers must be from 1 to 256"),
         ({"trace_timeout": -1}, ValueError, "trace_timeout"),
         ({"max_tries": 0}, ValueError, "max_tries"),
+        ({"try_timeout": float("nan")}, ValueError, "try_timeout"),
+        ({"max_snapshots": 0}, ValueError, "max_snapshots must be from 1 to 1024"),
+        ({"max_processes": 1}, ValueError, "max_processes must be from 3"),
+        ({"max_memory": -1}, ValueError, "max_memory"),
+        ({"max_memory": "1G"}, TypeError, "max_memory must be an integer"),
+        ({"max_restarts": -1}, ValueError, "max_restarts"),
         ({"startup_timeout": 0}, ValueError, "startup_timeout"),
     ],
 )

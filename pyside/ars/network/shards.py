@@ -172,9 +172,9 @@ def record(
 def _continued(sim: Simulator, folder: Path, seed: int | None) -> tuple[dict[str, Any], list[Shard]]:
     """The recording that the folder holds, or a new one."""
     if not (folder / _INDEX).exists():
-        from ars.simulator import _seed
+        from ars.arguments import seed_or_random
 
-        return {"command": list(sim.command), "seed": _seed(seed)}, []
+        return {"command": list(sim.command), "seed": seed_or_random(seed)}, []
     there = Recording(folder)
     mine = (os.path.basename(sim.command[0]), *sim.command[1:])
     theirs = (os.path.basename(there.command[0]), *there.command[1:])

@@ -23,7 +23,7 @@ from ars.wire.control import (
     encode_welcome,
 )
 from ars.wire.frames import Header, decode_header
-from ars.wire.sites import SiteTable, decode_sites
+from ars.wire.sites import SiteTable, decode_sites, encode_sites
 from ars.wire.steps import PRIOR, Replies, StepBatch, concatenate_steps, decode_replies, decode_steps, encode_replies
 from ars.wire.traces import decode_traces
 
@@ -55,5 +55,6 @@ __all__ = [
     "encode_quit",
     "encode_replies",
     "encode_run",
+    "encode_sites",
     "encode_welcome",
 ]

@@ -149,6 +149,7 @@ class RunConfig(NamedTuple):
     max_workers: int = 0
     max_tries: int = 10_000_000
     trace_timeout: float = 60.0
+    try_timeout: float = 0.0
     observed: Mapping[str, npt.NDArray[np.float64]] = {}
 
 
@@ -167,6 +168,7 @@ def encode_run(config: RunConfig, run: int) -> bytes:
     for field in ("seed", "first_trace", "n_traces", "flags", "tries_q", "runs_p", "max_workers", "max_tries"):
         out[field] = int(getattr(config, field))
     out["trace_timeout"] = config.trace_timeout
+    out["try_timeout"] = config.try_timeout
     return out.tobytes() + body
 
 
@@ -191,8 +193,9 @@ def decode_run(frame: Bytes) -> tuple[int, RunConfig]:
         refuse(kind, "first_trace + n_traces does not fit 64 bits")
     if raw["max_tries"] < 1:
         refuse(kind, "max_tries is 0")
-    if not math.isfinite(raw["trace_timeout"]) or raw["trace_timeout"] < 0:
-        refuse(kind, f"trace_timeout {raw['trace_timeout']}, must be finite and not negative")
+    for field in ("trace_timeout", "try_timeout"):
+        if not math.isfinite(raw[field]) or raw[field] < 0:
+            refuse(kind, f"{field} {raw[field]}, must be finite and not negative")
     if header.count and not flags & RunFlag.POSTERIOR:
         refuse(kind, "observed data in a run without the POSTERIOR flag")
     observed = _decode_observed(memoryview(frame)[dtype.itemsize :], header.count)
@@ -206,6 +209,7 @@ def decode_run(frame: Bytes) -> tuple[int, RunConfig]:
         max_workers=int(raw["max_workers"]),
         max_tries=int(raw["max_tries"]),
         trace_timeout=float(raw["trace_timeout"]),
+        try_timeout=float(raw["try_timeout"]),
         observed=observed,
     )
     return header.run, config
@@ -248,6 +252,9 @@ class Done(NamedTuple):
     messages_received: int
     workers_started: int
     cancelled: bool
+    replays: int  # traces begun again because a process of theirs had died
+    forks_refused: int
+    fewest_workers: int  # that the run went on with, after refused forks
 
 
 def decode_done(frame: Bytes) -> Done:

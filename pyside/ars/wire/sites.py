@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ars import _native as native
 from ars._native import DTYPES, DistKind, Message, SiteKind
 from ars.columns import Site
-from ars.wire.frames import HEADER, Array, Bytes, expect, read_name, refuse
+from ars.wire.frames import HEADER, Array, Bytes, expect, header_bytes, pad, read_name, refuse
 
 _SITE = DTYPES["site"]
 SIMULATED = frozenset(range(DistKind.UNIFORM, DistKind.TRUNCATED_NORMAL + 1))  # kinds that a simulator can draw from
@@ -64,6 +64,17 @@ class SiteTable:
         if wrong.size:
             site = self._sites[int(ids[wrong[0]])]
             refuse(message, f"{what}: site {site.address!r} is {SITE_KINDS[site.kind]}, not {SITE_KINDS[kind]}")
+
+
+def encode_sites(sites: Sequence[Site], run: int = 0) -> bytes:
+    """What a host sends; and what a controller sends to a new host of the same simulator."""
+    parts: list[bytes] = []
+    for site in sites:
+        name = site.address.encode("utf-8")
+        parts.append(np.array([(site.id, site.kind, site.dist or 0, len(name), 0)], dtype=_SITE).tobytes())
+        parts.append(name.ljust(pad(len(name)), b"\0"))
+    body = b"".join(parts)
+    return header_bytes(Message.SITES, HEADER.itemsize + len(body), len(sites), run).tobytes() + body
 
 
 def decode_sites(frame: Bytes) -> list[Site]:

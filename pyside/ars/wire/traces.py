@@ -41,7 +41,7 @@ def decode_traces(frames: Sequence[Bytes], sites: SiteTable, first_trace: int = 
     _check_counts(out)
     _check_items(out, sites)
     _check_loops(out, sites)
-    _check_failures(out)
+    _check_failures(out, sites)
     return out
 
 
@@ -131,7 +131,7 @@ def _check_loops(out: Columns, sites: SiteTable) -> None:
         refuse(kind, "loops: s_pq_sum is negative or NaN")
 
 
-def _check_failures(out: Columns) -> None:
+def _check_failures(out: Columns, sites: SiteTable) -> None:
     failed = out.traces[out.traces["failure"] != 0]
     if out.failures.size != failed.size:
         refuse(Message.TRACES, f"failures: {out.failures.size} records for {failed.size} failed traces")
@@ -139,3 +139,8 @@ def _check_failures(out: Columns) -> None:
         refuse(Message.TRACES, "failures: a record's trace or kind differs from the traces column")
     if out.failures.size and out.failures.view(np.uint8).reshape(out.failures.size, -1)[:, -1].any():
         refuse(Message.TRACES, "failures: a text has no terminating zero")
+    loop, site = out.failures["loop"], out.failures["site"]
+    sites.check(Message.TRACES, "failures", loop[loop != native.NO_SITE], SiteKind.LOOP)
+    for number in np.unique(site[site != native.NO_SITE]).tolist():
+        if number >= len(sites) or sites[number].kind is SiteKind.LOOP:
+            refuse(Message.TRACES, f"failures: site {number} is unknown, or a loop")

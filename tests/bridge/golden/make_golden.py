@@ -62,11 +62,13 @@ def run(
     max_workers: int = 0,
     max_tries: int = 1000,
     timeout: float = 60.0,
+    try_timeout: float = 5.0,
     observed: dict[bytes, list[float]] | None = None,
     count: int | None = None,
 ) -> bytes:
     data = observed or {}
-    body = struct.pack("<QQQIIIIQd", seed, first, n, flags, tries_q, runs_p, max_workers, max_tries, timeout)
+    body = struct.pack("<QQQIIIIQ", seed, first, n, flags, tries_q, runs_p, max_workers, max_tries)
+    body += struct.pack("<dd", timeout, try_timeout)
     body += b"".join(struct.pack("<II", len(name), len(values)) for name, values in data.items())
     body += b"".join(pad(name) for name in data)
     body += b"".join(struct.pack(f"<{len(values)}d", *values) for values in data.values())
@@ -142,8 +144,10 @@ def loop(site_id: int = 4, parent: int = -1, tries: int = 3, tries_q: int = 10, 
     return struct.pack("<IIiIQdQQQQd", site_id, 0, parent, 5, tries, -0.75, tries_q, accepted_q, 2, 5, 1.5)
 
 
-def failure(number: int, kind: int = 1, text: bytes = b"ended by signal 11") -> bytes:
-    return struct.pack("<QIi512s", number, kind, 11, text)
+def failure(
+    number: int, kind: int = 1, text: bytes = b"ended by signal 11", loop_id: int = 4, site_id: int = 1
+) -> bytes:
+    return struct.pack("<QIiII512s", number, kind, 11, loop_id, site_id, text)
 
 
 def traces(columns: list[bytes], count: int = 2) -> list[bytes]:
@@ -204,7 +208,7 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
         ],
     )
     yield "traces", traces(good_columns())
-    yield "done", [frame(DONE, struct.pack("<10Q", 100, 3, 50, 400, 300, 250, 40, 30, 16, 0), run=1)]
+    yield "done", [frame(DONE, struct.pack("<13Q", 100, 3, 50, 400, 300, 250, 40, 30, 16, 0, 2, 5, 8), run=1)]
     yield "cancel", [frame(CANCEL, run=1)]
     yield "quit", [frame(QUIT)]
     text = b"the controller is out of memory"
@@ -219,7 +223,7 @@ def broken_frames() -> Iterator[tuple[str, str, bytes]]:
     yield "short_header", "fewer bytes than a header", frame(QUIT)[:23]
     yield "empty", "no bytes", b""
     yield "size_too_large", "the header's size is more than the frame", frame(QUIT, size=32)
-    yield "size_too_small", "the header's size is less than the frame", frame(RUN, run()[24:], 0, 1, size=80 - 8)
+    yield "size_too_small", "the header's size is less than the frame", frame(RUN, run()[24:], 0, 1, size=88 - 8)
     yield "hello_truncated", "HELLO is cut", frame(HELLO, hello()[24:64])
     yield "hello_versions_reversed", "version_min above version_max", hello(3, 2)
     yield "hello_no_workers", "0 workers", hello(workers=0)
@@ -227,7 +231,11 @@ def broken_frames() -> Iterator[tuple[str, str, bytes]]:
     yield "welcome_reserved", "reserved is not 0", welcome(reserved=1)
     yield "quit_with_count", "a count where there are no items", frame(QUIT, count=1)
     yield "cancel_with_body", "bytes after the header", frame(CANCEL, bytes(8), run=1)
-    yield "done_cancelled_2", "cancelled is neither 0 nor 1", frame(DONE, struct.pack("<10Q", *range(9), 2), run=1)
+    yield (
+        "done_cancelled_2",
+        "cancelled is neither 0 nor 1",
+        frame(DONE, struct.pack("<13Q", *range(9), 2, 0, 0, 1), run=1),
+    )
 
 
 def broken_runs() -> Iterator[tuple[str, str, bytes]]:
@@ -239,6 +247,8 @@ def broken_runs() -> Iterator[tuple[str, str, bytes]]:
     yield "run_no_tries", "max_tries 0", run(max_tries=0)
     yield "run_nan_timeout", "trace_timeout is NaN", run(timeout=NAN)
     yield "run_negative_timeout", "trace_timeout is negative", run(timeout=-1.0)
+    yield "run_nan_try_timeout", "try_timeout is NaN", run(try_timeout=NAN)
+    yield "run_negative_try_timeout", "try_timeout is negative", run(try_timeout=-1.0)
     yield "run_data_without_posterior", "data without POSTERIOR", run(flags=0, observed={b"y": [1.0]})
     yield "run_count_overflow", "count runs past the frame", run(observed={b"y": [1.0]}, count=0xFFFFFFFF)
     yield "run_name_too_long", "a name of 1025 bytes", run(observed={b"y" * 1025: [1.0]})
@@ -316,10 +326,13 @@ def broken_traces() -> Iterator[tuple[str, str, list[bytes]]]:
     yield "traces_short_samples", "a column is too short", traces(changed(1, sample()))
     yield "traces_long_loops", "a column is too long", traces(changed(4, loop() * 2))
     yield "traces_ragged", "a column that is no whole number of items", traces(changed(2, values(2, 1, 0.0)[:-8]))
-    yield "traces_unknown_failure", "failure 20", traces(changed(0, first + trace(6, failure=20)))
+    yield "traces_unknown_failure", "failure 21", traces(changed(0, first + trace(6, failure=21)))
     yield "traces_failed_with_samples", "a failed trace with samples", traces(changed(0, first + trace(6, 1, 1)))
     yield "traces_failure_missing", "no record of a failure", traces(changed(6, b""))
     yield "traces_failure_of_other", "a failure of another trace", traces(changed(6, failure(7)))
+    yield "traces_failure_loop", "a failure in a loop that is a sample", traces(changed(6, failure(6, loop_id=1)))
+    yield "traces_failure_site", "a failure at a site that is a loop", traces(changed(6, failure(6, site_id=4)))
+    yield "traces_failure_site_unknown", "a failure at an unknown site", traces(changed(6, failure(6, site_id=70)))
     yield "traces_failure_text", "a text without its zero", traces(changed(6, failure(6, text=b"x" * 512)))
     yield "traces_sample_loop", "a sample in a loop that is not there", traces(changed(1, sample(loop=1) + second))
     yield "traces_sample_site", "a sample of a loop's site", traces(changed(1, sample(site_id=4) + second))

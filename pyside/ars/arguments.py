@@ -1,0 +1,92 @@
+"""The user's arguments, checked: every complaint names the argument."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ars import _native as native
+
+__all__ = ["choice", "command_words", "integer", "observed_arrays", "seconds", "seed_or_random"]
+
+
+def integer(name: str, value: object, low: int, high: int) -> int:
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be an integer, not {value!r}")
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {value!r}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{name} must be from {low} to {high}, not {number}")
+    return number
+
+
+def seconds(name: str, value: object, *, zero: bool) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} must be a number of seconds, not {value!r}")
+    number = float(value)
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
+        raise ValueError(f"{name} must be a finite, {'non-negative' if zero else 'positive'} number, not {value!r}")
+    return number
+
+
+def choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be {' or '.join(repr(a) for a in allowed)}, not {value!r}")
+
+
+def seed_or_random(seed: int | None) -> int:
+    return secrets.randbits(63) if seed is None else integer("seed", seed, 0, 2**64 - 1)
+
+
+def command_words(command: Sequence[str] | str | os.PathLike[str]) -> tuple[str, ...]:
+    if isinstance(command, (str, os.PathLike)):
+        given: list[Any] = [command]
+    else:
+        try:
+            given = list(command)
+        except TypeError:
+            raise TypeError(f"command must be a path, or a list of a path and arguments, not {command!r}") from None
+    if not given:
+        raise ValueError("command is empty: give the path of an executable, and its arguments")
+    try:
+        words = tuple(os.fspath(word) for word in given)
+    except TypeError:
+        raise TypeError(f"command must consist of strings, not {command!r}") from None
+    if not all(isinstance(word, str) for word in words) or not words[0] or any("\0" in word for word in words):
+        raise TypeError(f"command must be non-empty text without zero bytes, not {command!r}")
+    return words
+
+
+def observed_arrays(observe: object) -> dict[str, npt.NDArray[np.float64]]:
+    """The data as arrays that keep their shape; every complaint names the observation."""
+    if not isinstance(observe, Mapping):
+        raise TypeError(f"observe must map names to values, such as {{'y': 0.5}}, not {observe!r}")
+    data: dict[str, npt.NDArray[np.float64]] = {}
+    for name, value in observe.items():
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"observe: names are non-empty text, not {name!r}")
+        if len(name.encode("utf-8")) > native.MAX_NAME or "\0" in name:
+            raise ValueError(
+                f"observe: the name {name[:40]!r}... is longer than {native.MAX_NAME} bytes or has a zero byte"
+            )
+        try:
+            array = np.array(value, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"observe[{name!r}] must be a number or an array of numbers: {error}") from None
+        if array.size == 0:
+            raise ValueError(f"observe[{name!r}] is empty")
+        if not np.isfinite(array).all():
+            raise ValueError(f"observe[{name!r}] has a value that is not finite")
+        data[name] = array
+    if sum(array.nbytes for array in data.values()) > native.MAX_MESSAGE // 8:
+        raise ValueError(f"observe: more than {native.MAX_MESSAGE // 8} bytes of data")
+    return data

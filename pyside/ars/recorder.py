@@ -1,0 +1,128 @@
+"""What a run brings in: finished traces, failures, and what is still missing."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ars._native import FailureKind, failure_name
+from ars.columns import Columns, Site, concatenate, sort_by_trace
+from ars.errors import ArsError, ObservationError, TraceFailure
+from ars.failures import EXAMPLES_PER_KIND, Failure, describe, failures_of
+from ars.progress import Progress
+
+__all__ = ["Keeper", "Recorder"]
+
+_log = logging.getLogger("ars.session")
+
+
+class Keeper(Protocol):
+    """Where finished traces go at once, so that they survive us."""
+
+    def keep(self, columns: Columns, sites: Sequence[Site]) -> None: ...
+
+
+class Recorder:
+    """Takes in finished traces, and says when a failure means to stop.
+
+    The traces of the run are ``first`` to ``first + total - 1``. They may come from several families of processes, one
+    after another, all with the same ids of sites.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        on_failure: str,
+        progress: Progress,
+        *,
+        first: int = 0,
+        seed: int | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self._parts: list[Columns] = []
+        self._total = total
+        self._first = first
+        self._seed = seed
+        self._on_failure = on_failure
+        self._progress = progress
+        self._keeper = keeper
+        self._examples: Counter[int] = Counter()
+        self._failed: list[Columns] = []
+        self._stop = False
+        self.done = 0
+        self.n_failed = 0
+        self.sites: tuple[Site, ...] = ()
+        self.stderr: dict[int, str] = {}
+        self.incidents: list[Failure] = []
+
+    def start(self, columns: Columns, sites: Sequence[Site]) -> None:
+        """Traces that were kept by an earlier run."""
+        self.sites = tuple(sites)
+        if len(columns.traces):
+            self._add(columns, lambda: "")
+
+    def take(self, columns: Columns, sites: Callable[[], tuple[Site, ...]], said: Callable[[], str]) -> bool:
+        """True if the run is to stop. ``said``: the simulator's last lines on stderr."""
+        self._add(columns, said)
+        if self._keeper is not None:
+            self._keeper.keep(columns, sites())
+        return self._stop
+
+    def _add(self, columns: Columns, said: Callable[[], str]) -> None:
+        self._parts.append(columns)
+        self.done += len(columns.traces)
+        self._progress.update(self.done, self._total)
+        if not len(columns.failures):
+            return
+        self._failed.append(columns)
+        self.n_failed += len(columns.failures)
+        for number, kind in zip(columns.failures["trace"].tolist(), columns.failures["kind"].tolist(), strict=True):
+            self._examples[kind] += 1
+            if self._examples[kind] <= EXAMPLES_PER_KIND:
+                self.stderr[number] = said()
+        wrong_data = bool((columns.failures["kind"] == FailureKind.OBSERVATION).any())
+        self._stop = self._stop or self._on_failure == "raise" or wrong_data
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a failure has ended the run."""
+        return self._stop
+
+    def lost(self, error: ArsError) -> None:
+        """The simulator was lost, and will be started again."""
+        self.incidents.append(Failure(-1, "lost_host", 0, str(error), seed=self._seed))
+        _log.warning("%s. It is started again; %d of %d traces had finished", error, self.done, self._total)
+
+    def missing(self) -> list[tuple[int, int]]:
+        """The traces that have not come: pairs of first and count."""
+        if self.done == 0:
+            return [(self._first, self._total)]
+        numbers = np.sort(np.concatenate([part.traces["trace"] for part in self._parts]).astype(np.int64))
+        edges = np.concatenate([[self._first - 1], numbers, [self._first + self._total]])
+        gaps = np.flatnonzero(np.diff(edges) > 1)
+        return [(int(edges[i]) + 1, int(edges[i + 1] - edges[i]) - 1) for i in gaps]
+
+    def columns(self) -> Columns:
+        return sort_by_trace(concatenate(self._parts))
+
+    def failures(self) -> list[Failure]:
+        records = [part.failures for part in self._failed]
+        return failures_of(np.concatenate(records), self.sites, self._seed, self.stderr) if records else []
+
+    def error(self) -> TraceFailure | None:
+        """The error that the failures amount to under the run's policy."""
+        if not self._stop:
+            return None
+        failures = self.failures()
+        wrong_data = [f for f in failures if f.kind == failure_name(FailureKind.OBSERVATION)]
+        if wrong_data:
+            return ObservationError(f"the observed data do not fit the simulator: {wrong_data[0].text}", wrong_data)
+        return TraceFailure(
+            f"{len(failures)} of {self.done} traces failed. {describe(failures)}\n"
+            '.partial holds what had finished; on_failure="zero" gives a failed trace weight 0',
+            failures,
+        )
