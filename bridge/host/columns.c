@@ -27,6 +27,9 @@ void ars__columns_add(struct host *host, const ars__trace_view *view) {
     add(host, ARS__COLUMN_RESULTS, view->results, t->n_results * sizeof(struct ars_wire_values));
     add(host, ARS__COLUMN_LOOPS, view->loops, t->n_loops * sizeof(struct ars_wire_loop));
     add(host, ARS__COLUMN_VALUES, view->values, t->n_values * sizeof(double));
+    if (!t->n_tries) return;
+    add(host, ARS__COLUMN_TRIES, view->tries, t->n_tries * sizeof(struct ars_wire_try));
+    add(host, ARS__COLUMN_REJECTED, view->rejected, view->n_rejected * sizeof(struct ars_wire_sample));
 }
 
 void ars__columns_fail(struct host *host, const struct ars_wire_failure *failure, uint32_t snapshots) {

@@ -63,17 +63,26 @@ static bool open_record(unsigned char *bytes, uint64_t size, struct record *r, a
              results = t->n_results * (uint64_t)sizeof(struct ars_wire_values),
              loops = t->n_loops * (uint64_t)sizeof(struct ars_wire_loop), slots = (t->n_loops * 4ull + 7) / 8 * 8,
              values = t->n_values * (uint64_t)sizeof(double),
+             tries = t->n_tries * (uint64_t)sizeof(struct ars_wire_try),
              failure = t->failure ? sizeof(struct ars_wire_failure) : 0;
-    if (sizeof(struct ars__record) + sizeof *t + samples + observes + results + loops + slots + values + failure !=
-        size)
-        return wrong(why, "its size is not that of its parts");
+    uint64_t known = sizeof(struct ars__record) + sizeof *t + samples + observes + results + loops + slots + values +
+                     tries + failure;
+    if (known > size) return wrong(why, "its size is not that of its parts");
     r->view.samples = at += sizeof *t;
     r->view.observes = at += samples;
     r->view.results = at += observes;
     r->view.loops = r->loops = at += results;
     r->slots = at += loops;
     r->view.values = at += slots;
-    r->failure = at + values;
+    r->view.tries = at += values;
+    r->view.rejected = at += tries;
+    uint64_t room = size - known;
+    if (!ars__count_rejected(r->view.tries, t->n_tries, room / sizeof(struct ars_wire_sample), &r->view.n_rejected,
+                             why))
+        return false;
+    uint64_t rejected = r->view.n_rejected * (uint64_t)sizeof(struct ars_wire_sample);
+    if (rejected != room) return wrong(why, "its size is not that of its parts");
+    r->failure = at + rejected;
     return true;
 }
 
@@ -219,6 +228,8 @@ static bool begin(struct host *host, struct worker *worker, uint32_t size, bool 
         account(host, worker, &r, &failure);
         return true;
     }
+    if (r.view.trace.n_tries && !(host->run.config.flags & ARS_RUN_RECORD_REJECTED))
+        return condemn_ring(host, worker, "rejected tries that nobody asked for");
     if (!check_slots(host, worker, &r, &why)) return condemn_ring(host, worker, why.text);
     for (uint32_t i = 0; i < r.view.trace.n_loops; i++)
         if (slot_of(&r, i) != ARS__NO_SLOT) {

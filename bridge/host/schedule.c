@@ -67,6 +67,7 @@ void ars__run_start(struct host *host, const unsigned char *frame) {
     *shared = (struct ars__run){.number = config.header.run,
                                 .seed = config.seed,
                                 .max_tries = config.max_tries,
+                                .max_rejected = config.max_rejected,
                                 .flags = config.flags,
                                 .n_observed = config.header.count,
                                 .data_size = data_size,

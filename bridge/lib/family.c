@@ -87,6 +87,7 @@ static void await_order(void) {
     atomic_store(&w->order_taken, number);
     ars__me.flags = run->flags;
     ars__me.max_tries = run->max_tries ? run->max_tries : UINT64_MAX;
+    ars__me.max_rejected = run->max_rejected;
     ars__me.seed = run->seed;
     ars__me.want_tries_q = run->tries_q;
     ars__me.want_runs_p = run->runs_p;

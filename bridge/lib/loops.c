@@ -146,6 +146,8 @@ struct ars__loop *ars__loop_open(ars__site *site, const char *frame) {
     loop->entry_state = ars__me.state;
     loop->entry_told = ars__me.told;
     loop->try_ratio = 0;
+    loop->entry_rejected = loop->try_rejected = ars__rejected_now(t);
+    loop->recorded = 0;
     ars__me.loops.depth++;
     t->entries++;
     ars__at_loop(loop->address);
@@ -186,6 +188,7 @@ void ars__loop_again(struct ars__loop *loop) {
     record->log_ratio_rejected += loop->try_ratio;
     if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
         ars__snapshots_dismiss_after((size_t)loop->record);
+    if (ars__recording_rejected()) ars__rejected_keep(loop);
     ars__trace_rewind(t, &loop->entry);
     loop->try_ratio = 0;
     ars__me.state = loop->entry_state;
@@ -235,5 +238,6 @@ void ars__rs_end(void *frame, const char *file, const char *func) {
     }
     if ((char *)frame > top->frame) ars__loop_left(top, "rs_end of a loop around it was called");
     if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_accepted(top);
+    if (ars__recording_rejected()) ars__rejected_close(top);
     ars__loop_close();
 }

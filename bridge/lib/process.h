@@ -40,6 +40,8 @@ struct ars__trace {
     struct ars__buffer results, resulted;  /* ars_wire_values, and their doubles */
     struct ars__buffer loops;              /* ars_wire_loop */
     struct ars__buffer slots;              /* uint32_t per loop */
+    struct ars__buffer tries, rejected;    /* ars_wire_try, and their ars_wire_sample (rejected.c) */
+    struct ars__buffer rejected_params;    /* double: of the rejected samples' priors */
     double log_likelihood;
     double log_ratio_all;
     uint32_t snapshots;
@@ -57,6 +59,11 @@ struct ars__mark ars__trace_mark(const struct ars__trace *t);
 void ars__trace_rewind(struct ars__trace *t, const struct ars__mark *to); /* also gives instance numbers back */
 void ars__trace_send(struct ars__trace *t);                               /* writes the record into the worker's ring */
 void ars__trace_send_failure(const struct ars_wire_failure *failure);
+
+/* Where the record of rejected tries stood. */
+struct ars__rejected_mark {
+    size_t tries, samples, params;
+};
 
 static inline size_t ars__n_samples(const struct ars__trace *t) {
     return t->samples.used / sizeof(struct ars_wire_sample);
@@ -86,6 +93,8 @@ struct ars__loop {
     struct ars__mark entry;
     uint64_t entry_state;
     size_t entry_told;
+    struct ars__rejected_mark entry_rejected, try_rejected; /* at the entry, and when the present try began */
+    uint32_t recorded;                                      /* rejected tries that are in the record */
     double try_ratio; /* sum of log p/q of all that the present try has drawn; -inf is possible, so no differences */
     struct ars__first *first;
     bool owns_first;
@@ -129,6 +138,15 @@ void ars__try_begins(void); /* for the clock of tries */
 void ars__loop_close(void);
 _Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how);
 void ars__loop_name(ars__site *site, char *text, size_t size);
+
+/* ---- rejected tries (rejected.c) --------------------------------------------------------------------------------- */
+
+static inline struct ars__rejected_mark ars__rejected_now(const struct ars__trace *t) {
+    struct ars__rejected_mark m = {t->tries.used, t->rejected.used, t->rejected_params.used};
+    return m;
+}
+void ars__rejected_keep(struct ars__loop *loop);  /* the present try is rejected: call before the trace is rewound */
+void ars__rejected_close(struct ars__loop *loop); /* the loop is accepted */
 
 /* ---- sites (sites.c) --------------------------------------------------------------------------------------------- */
 
@@ -242,6 +260,7 @@ struct ars__process {
     uint32_t order_number;
     uint64_t run_number;
     uint64_t max_tries;
+    uint32_t max_rejected;
     uint32_t flags;
     uint32_t want_tries_q, want_runs_p; /* for loops that are estimated in place */
 
@@ -276,6 +295,11 @@ static inline void ars__beat(bool inside) {
 
 static inline bool ars__continuing(void) {
     return ars__me.role == ARS__TRY_Q || ars__me.role == ARS__RUN_P;
+}
+
+/* Continuations and their loops belong to no record. */
+static inline bool ars__recording_rejected(void) {
+    return (ars__me.flags & ARS_RUN_RECORD_REJECTED) && ars__me.role == ARS__WORKER;
 }
 
 #endif /* ARS_LIB_PROCESS_H */

@@ -112,5 +112,6 @@ void ars__reject(ars__site *site, bool (*call)(void *), void *context) {
     errno = kept;
     ars__try_begins();
     while (!try_once(&body)) ars__loop_again(loop_of(&body));
+    if (ars__recording_rejected()) ars__rejected_close(loop_of(&body));
     ars__loop_close();
 }

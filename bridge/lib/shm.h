@@ -17,7 +17,7 @@
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
-#define ARS__SHM_VERSION 2u
+#define ARS__SHM_VERSION 4u
 
 enum {
     ARS__MAX_WORKERS = 256,
@@ -85,8 +85,8 @@ struct ars__worker {
 };
 
 /* A record in the ring: this, then ars_wire_trace, its samples, observes, results, loops, then one uint32_t per loop (the
- * worker's snapshot slot, or ARS__NO_SLOT; padded to 8 bytes), then its values; and for a failed trace (whose
- * counts are all 0) one ars_wire_failure. */
+ * worker's snapshot slot, or ARS__NO_SLOT; padded to 8 bytes), then its values, its rejected tries and their samples; and
+ * for a failed trace (whose counts are all 0) one ars_wire_failure. */
 #define ARS__NO_SLOT 0xffffffffu
 struct ars__record {
     uint32_t size; /* bytes of the whole record, a multiple of 8 */
@@ -156,6 +156,8 @@ struct ars__run {
     uint64_t max_tries;
     uint32_t flags;
     uint32_t n_observed;
+    uint32_t max_rejected;
+    uint32_t reserved;
     uint64_t data_size;
     uint32_t tries_q; /* for loops that are estimated in place; snapshots are told by their order */
     uint32_t runs_p;

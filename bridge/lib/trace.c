@@ -32,8 +32,8 @@ void *ars__buffer_add(struct ars__buffer *b, const void *bytes, size_t size) {
 }
 
 void ars__trace_reset(struct ars__trace *t) {
-    struct ars__buffer *all[] = {&t->samples, &t->params,   &t->observes, &t->observed,
-                                 &t->results, &t->resulted, &t->loops,    &t->slots};
+    struct ars__buffer *all[] = {&t->samples, &t->params, &t->observes, &t->observed, &t->results,        &t->resulted,
+                                 &t->loops,   &t->slots,  &t->tries,    &t->rejected, &t->rejected_params};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) all[i]->used = 0;
     if (!t->samples.bytes)
         t->samples = (struct ars__buffer){(void *)ars__me.few.samples, 0, sizeof ars__me.few.samples};
@@ -123,14 +123,17 @@ void ars__trace_send(struct ars__trace *t) {
         .n_observes = count(&t->observes, sizeof(struct ars_wire_values)),
         .n_results = count(&t->results, sizeof(struct ars_wire_values)),
         .n_loops = (uint32_t)ars__n_loops(t),
-        .n_values = count(&t->observed, 8) + count(&t->resulted, 8) + count(&t->params, 8),
+        .n_values =
+            count(&t->observed, 8) + count(&t->resulted, 8) + count(&t->params, 8) + count(&t->rejected_params, 8),
+        .n_tries = count(&t->tries, sizeof(struct ars_wire_try)),
         .log_likelihood = t->log_likelihood,
         .log_ratio_accepted = accepted,
         .log_ratio_all = t->log_ratio_all,
     };
     if (t->slots.used % 8) ars__buffer_add(&t->slots, &(uint32_t){0}, 4);
-    const struct ars__buffer *parts[] = {&t->samples, &t->observes, &t->results,  &t->loops,
-                                         &t->slots,   &t->observed, &t->resulted, &t->params};
+    const struct ars__buffer *parts[] = {&t->samples,         &t->observes, &t->results,  &t->loops,
+                                         &t->slots,           &t->observed, &t->resulted, &t->params,
+                                         &t->rejected_params, &t->tries,    &t->rejected};
     struct ars__record record = {(uint32_t)(sizeof record + sizeof head), 0};
     size_t size = record.size;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) size += parts[i]->used;

@@ -233,8 +233,8 @@ static bool check_run(const unsigned char *frame, const struct ars_wire_header *
     struct ars_wire_run run;
     if (h->size < sizeof run) return bad(why, "RUN has %u bytes, fewer than %zu", h->size, sizeof run);
     memcpy(&run, frame, sizeof run);
-    const uint32_t known =
-        ARS_RUN_POSTERIOR | ARS_RUN_PROPOSE_PRIOR | ARS_RUN_LOOPS_PRIOR | ARS_RUN_ESTIMATE | ARS_RUN_RECORD_PRIORS;
+    const uint32_t known = ARS_RUN_POSTERIOR | ARS_RUN_PROPOSE_PRIOR | ARS_RUN_LOOPS_PRIOR | ARS_RUN_ESTIMATE |
+                           ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED;
     if (h->run == 0) return bad(why, "RUN has run number 0");
     if (run.flags & ~known) return bad(why, "RUN has unknown flags 0x%x", run.flags & ~known);
     if (run.n_traces == 0) return bad(why, "RUN asks for 0 traces");
@@ -242,6 +242,9 @@ static bool check_run(const unsigned char *frame, const struct ars_wire_header *
     if (run.max_tries == 0) return bad(why, "RUN allows 0 tries per loop (max_tries)");
     if ((run.flags & ARS_RUN_ESTIMATE) && (run.tries_q == 0 || run.runs_p == 0))
         return bad(why, "RUN estimates with N = %u and M = %u; both must be 1 or more", run.tries_q, run.runs_p);
+    if (!(run.flags & ARS_RUN_RECORD_REJECTED) != !run.max_rejected)
+        return bad(why, "RUN has max_rejected %u with flags 0x%x", run.max_rejected, run.flags);
+    if (run.reserved) return bad(why, "RUN's reserved field is not 0");
     if (!finite_number(run.trace_timeout) || run.trace_timeout < 0)
         return bad(why, "RUN's trace_timeout is negative or not finite");
     if (!finite_number(run.try_timeout) || run.try_timeout < 0)
@@ -367,15 +370,13 @@ bool ars__check_failure(const void *bytes, ars__known_sites sites, ars__why *why
     return true;
 }
 
-static bool check_samples(const ars__trace_view *view, ars__known_sites sites, uint64_t *values, ars__why *why) {
-    const struct ars_wire_trace *t = &view->trace;
-    for (uint32_t i = 0; i < t->n_samples; i++) {
+static bool check_samples(const unsigned char *at, uint32_t n_samples, ars__known_sites sites, uint64_t *values,
+                          ars__why *why) {
+    for (uint32_t i = 0; i < n_samples; i++) {
         struct ars_wire_sample s;
-        memcpy(&s, view->samples + (size_t)i * sizeof s, sizeof s);
+        memcpy(&s, at + (size_t)i * sizeof s, sizeof s);
         if (!is_site(sites, s.site, ARS_SITE_SAMPLE))
             return bad(why, "sample %u is of %u, which is no sample site", i, s.site);
-        if (s.loop < -1 || (s.loop >= 0 && (uint32_t)s.loop >= t->n_loops))
-            return bad(why, "sample %u is in loop %d of %u", i, s.loop, t->n_loops);
         if (s.prior < ARS_DIST_UNIFORM || s.prior > ARS_DIST_TRUNCATED_NORMAL)
             return bad(why, "sample %u has distribution kind %u", i, (unsigned)s.prior);
         if (sites.dists && sites.dists[s.site] != s.prior)
@@ -386,6 +387,21 @@ static bool check_samples(const ars__trace_view *view, ars__known_sites sites, u
         if (s.n_params && (n >= 0 ? s.n_params != n : s.n_params > ARS_WIRE_MAX_CATEGORIES))
             return bad(why, "sample %u has %u parameters", i, (unsigned)s.n_params);
         *values += s.n_params;
+    }
+    return true;
+}
+
+static int32_t loop_of(const unsigned char *samples, uint32_t i) {
+    struct ars_wire_sample s;
+    memcpy(&s, samples + (size_t)i * sizeof s, sizeof s);
+    return s.loop;
+}
+
+static bool check_loop_indices(const ars__trace_view *view, ars__why *why) {
+    for (uint32_t i = 0; i < view->trace.n_samples; i++) {
+        int32_t loop = loop_of(view->samples, i);
+        if (loop < -1 || (loop >= 0 && (uint32_t)loop >= view->trace.n_loops))
+            return bad(why, "sample %u is in loop %d of %u", i, loop, view->trace.n_loops);
     }
     return true;
 }
@@ -421,12 +437,47 @@ static bool check_loops(const ars__trace_view *view, ars__known_sites sites, ars
     return true;
 }
 
+static struct ars_wire_try try_at(const unsigned char *tries, uint32_t i) {
+    struct ars_wire_try t;
+    memcpy(&t, tries + (size_t)i * sizeof t, sizeof t);
+    return t;
+}
+
+bool ars__count_rejected(const unsigned char *tries, uint32_t n, size_t room, uint32_t *n_rejected, ars__why *why) {
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < n; i++) total += try_at(tries, i).n_samples;
+    if (total > room || total > UINT32_MAX)
+        return bad(why, "rejected tries have %llu samples, more than there are", (unsigned long long)total);
+    *n_rejected = (uint32_t)total;
+    return true;
+}
+
+static bool check_tries(const ars__trace_view *view, ars__known_sites sites, ars__why *why) {
+    uint32_t n = view->trace.n_tries, sample = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct ars_wire_try t = try_at(view->tries, i);
+        if (!is_site(sites, t.site, ARS_SITE_LOOP))
+            return bad(why, "rejected try %u is of %u, which is no loop site", i, t.site);
+        /* A try is over before the one around it, so a parent comes later: no cycles. */
+        if (t.parent < -1 || (t.parent >= 0 && ((uint32_t)t.parent <= i || (uint32_t)t.parent >= n)))
+            return bad(why, "rejected try %u has parent %d of %u", i, t.parent, n);
+        uint32_t has = t.parent < 0 ? view->trace.n_samples : try_at(view->tries, (uint32_t)t.parent).n_samples;
+        if (t.prefix > has) return bad(why, "rejected try %u comes after %u samples of %u", i, t.prefix, has);
+        if (t.recorded == 0 || t.rejected < t.recorded)
+            return bad(why, "rejected try %u is one of %u recorded of %llu", i, t.recorded,
+                       (unsigned long long)t.rejected);
+        for (uint32_t j = 0; j < t.n_samples; j++, sample++)
+            if (loop_of(view->rejected, sample) != (int32_t)i)
+                return bad(why, "rejected sample %u is of try %d, not %u", sample, loop_of(view->rejected, sample), i);
+    }
+    return true;
+}
+
 bool ars__check_trace(const ars__trace_view *view, ars__known_sites sites, ars__why *why) {
     const struct ars_wire_trace *t = &view->trace;
-    if (t->reserved) return bad(why, "a trace's reserved field is not 0");
     if (t->failure > ARS_FAIL_LAST) return bad(why, "unknown kind of failure %u", t->failure);
     if (t->failure) {
-        if (t->n_samples || t->n_observes || t->n_results || t->n_loops || t->n_values)
+        if (t->n_samples || t->n_observes || t->n_results || t->n_loops || t->n_values || t->n_tries)
             return bad(why, "a failed trace has counts that are not 0");
         return true;
     }
@@ -434,7 +485,12 @@ bool ars__check_trace(const ars__trace_view *view, ars__known_sites sites, ars__
         return bad(why, "a trace has log likelihood %g, log ratios %g and %g", t->log_likelihood, t->log_ratio_accepted,
                    t->log_ratio_all);
     uint64_t values = 0;
-    if (!check_samples(view, sites, &values, why)) return false;
+    if (!check_samples(view->samples, t->n_samples, sites, &values, why)) return false;
+    if (!check_loop_indices(view, why)) return false;
+    if (t->n_tries) {
+        if (!check_samples(view->rejected, view->n_rejected, sites, &values, why)) return false;
+        if (!check_tries(view, sites, why)) return false;
+    }
     if (!check_valued(view->observes, t->n_observes, sites, ARS_SITE_OBSERVE, &values, why)) return false;
     if (!check_valued(view->results, t->n_results, sites, ARS_SITE_RESULT, &values, why)) return false;
     if (!check_loops(view, sites, why)) return false;
@@ -452,10 +508,29 @@ static bool take(ars__bytes column, size_t *at, uint32_t n, size_t item, const c
     return true;
 }
 
+/* Trace i of a TRACES message, whose items begin at these bytes of the columns. */
+static bool view_at(const ars__bytes columns[ARS__COLUMNS], const size_t at[ARS__COLUMNS], uint32_t i,
+                    ars__trace_view *v, ars__why *why) {
+    const unsigned char *begin[ARS__COLUMNS];
+    for (int c = 0; c < ARS__COLUMNS; c++) begin[c] = (const unsigned char *)columns[c].data + at[c];
+    memcpy(&v->trace, (const unsigned char *)columns[0].data + (size_t)i * sizeof v->trace, sizeof v->trace);
+    v->samples = begin[ARS__COLUMN_SAMPLES];
+    v->observes = begin[ARS__COLUMN_OBSERVES];
+    v->results = begin[ARS__COLUMN_RESULTS];
+    v->loops = begin[ARS__COLUMN_LOOPS];
+    v->values = begin[ARS__COLUMN_VALUES];
+    v->tries = begin[ARS__COLUMN_TRIES];
+    v->rejected = begin[ARS__COLUMN_REJECTED];
+    size_t tries = (columns[ARS__COLUMN_TRIES].size - at[ARS__COLUMN_TRIES]) / sizeof(struct ars_wire_try);
+    if (v->trace.n_tries > tries) return bad(why, "the column of tries is too short for its traces");
+    size_t room = (columns[ARS__COLUMN_REJECTED].size - at[ARS__COLUMN_REJECTED]) / sizeof(struct ars_wire_sample);
+    return ars__count_rejected(v->tries, v->trace.n_tries, room, &v->n_rejected, why);
+}
+
 bool ars__check_traces(ars__bytes frame, const ars__bytes columns[ARS__COLUMNS], ars__known_sites sites,
                        ars__why *why) {
-    static const char *const names[ARS__COLUMNS] = {"traces", "samples", "observes", "results",
-                                                    "loops",  "values",  "failures"};
+    static const char *const names[ARS__COLUMNS] = {"traces", "samples",  "observes", "results", "loops",
+                                                    "values", "failures", "tries",    "rejected"};
     struct ars_wire_header h;
     if (!ars__check_header(frame.data, frame.size, &h, why)) return false;
     if (h.type != ARS_MSG_TRACES) return bad(why, "message type %u is not TRACES", (unsigned)h.type);
@@ -466,23 +541,20 @@ bool ars__check_traces(ars__bytes frame, const ars__bytes columns[ARS__COLUMNS],
     size_t at[ARS__COLUMNS] = {0};
     for (uint32_t i = 0; i < h.count; i++) {
         ars__trace_view v;
-        memcpy(&v.trace, (const unsigned char *)columns[0].data + (size_t)i * sizeof v.trace, sizeof v.trace);
-        v.samples = (const unsigned char *)columns[ARS__COLUMN_SAMPLES].data + at[ARS__COLUMN_SAMPLES];
-        v.observes = (const unsigned char *)columns[ARS__COLUMN_OBSERVES].data + at[ARS__COLUMN_OBSERVES];
-        v.results = (const unsigned char *)columns[ARS__COLUMN_RESULTS].data + at[ARS__COLUMN_RESULTS];
-        v.loops = (const unsigned char *)columns[ARS__COLUMN_LOOPS].data + at[ARS__COLUMN_LOOPS];
-        v.values = (const unsigned char *)columns[ARS__COLUMN_VALUES].data + at[ARS__COLUMN_VALUES];
+        if (!view_at(columns, at, i, &v, why)) return false;
         const uint32_t n[ARS__COLUMNS] = {1,
                                           v.trace.n_samples,
                                           v.trace.n_observes,
                                           v.trace.n_results,
                                           v.trace.n_loops,
                                           v.trace.n_values,
-                                          v.trace.failure != 0};
-        static const size_t item[ARS__COLUMNS] = {sizeof(struct ars_wire_trace),  sizeof(struct ars_wire_sample),
-                                                  sizeof(struct ars_wire_values), sizeof(struct ars_wire_values),
-                                                  sizeof(struct ars_wire_loop),   sizeof(double),
-                                                  sizeof(struct ars_wire_failure)};
+                                          v.trace.failure != 0,
+                                          v.trace.n_tries,
+                                          v.n_rejected};
+        static const size_t item[ARS__COLUMNS] = {
+            sizeof(struct ars_wire_trace),   sizeof(struct ars_wire_sample), sizeof(struct ars_wire_values),
+            sizeof(struct ars_wire_values),  sizeof(struct ars_wire_loop),   sizeof(double),
+            sizeof(struct ars_wire_failure), sizeof(struct ars_wire_try),    sizeof(struct ars_wire_sample)};
         size_t failure_at = at[ARS__COLUMN_FAILURES];
         for (int c = 0; c < ARS__COLUMNS; c++)
             if (!take(columns[c], &at[c], n[c], item[c], names[c], why)) return false;

@@ -65,11 +65,12 @@ struct ars_wire_welcome {
 };
 
 enum ars_run_flags {
-    ARS_RUN_POSTERIOR = 1,     /* data is given; without it observations are simulated */
-    ARS_RUN_PROPOSE_PRIOR = 2, /* never ask: the prior proposes everywhere */
-    ARS_RUN_LOOPS_PRIOR = 4,   /* inside loops the prior proposes */
-    ARS_RUN_ESTIMATE = 8,      /* snapshots and continuations */
-    ARS_RUN_RECORD_PRIORS = 16 /* send the parameters of every prior with the samples */
+    ARS_RUN_POSTERIOR = 1,       /* data is given; without it observations are simulated */
+    ARS_RUN_PROPOSE_PRIOR = 2,   /* never ask: the prior proposes everywhere */
+    ARS_RUN_LOOPS_PRIOR = 4,     /* inside loops the prior proposes */
+    ARS_RUN_ESTIMATE = 8,        /* snapshots and continuations */
+    ARS_RUN_RECORD_PRIORS = 16,  /* send the parameters of every prior with the samples */
+    ARS_RUN_RECORD_REJECTED = 32 /* send what rejected tries drew, too */
 };
 
 /* RUN: the header's count is the number of observed names; that many ars_wire_observed follow, then their names (one
@@ -80,12 +81,14 @@ struct ars_wire_run {
     uint64_t first_trace;
     uint64_t n_traces;
     uint32_t flags;
-    uint32_t tries_q;     /* N */
-    uint32_t runs_p;      /* M */
-    uint32_t max_workers; /* use at most this many; 0: all */
-    uint64_t max_tries;   /* per loop entry and per continuation */
-    double trace_timeout; /* seconds of its own time; 0: none */
-    double try_timeout;   /* seconds of one try of an outermost loop; 0: none */
+    uint32_t tries_q;      /* N */
+    uint32_t runs_p;       /* M */
+    uint32_t max_workers;  /* use at most this many; 0: all */
+    uint64_t max_tries;    /* per loop entry and per continuation */
+    double trace_timeout;  /* seconds of its own time; 0: none */
+    double try_timeout;    /* seconds of one try of an outermost loop; 0: none */
+    uint32_t max_rejected; /* rejected tries sent per loop entry; 0 without ARS_RUN_RECORD_REJECTED */
+    uint32_t reserved;
 };
 
 struct ars_wire_observed {
@@ -166,7 +169,7 @@ struct ars_wire_reply {
 };
 
 /* TRACES: the header frame's count is the number of traces; then these frames, each an array, in this order:
- * traces, samples, observes, results, loops, values (double), failures. The items of one trace are consecutive in
+ * traces, samples, observes, results, loops, values (double), failures, tries, rejected. The items of one trace are consecutive in
  * every array and in the order of the traces; counts in ars_wire_trace say how many are whose. */
 struct ars_wire_trace {
     uint64_t trace;
@@ -176,8 +179,8 @@ struct ars_wire_trace {
     uint32_t n_observes;
     uint32_t n_results;
     uint32_t n_loops;
-    uint32_t n_values; /* doubles in the values column */
-    uint32_t reserved;
+    uint32_t n_values;         /* doubles in the values column */
+    uint32_t n_tries;          /* rejected tries, if ARS_RUN_RECORD_REJECTED */
     double log_likelihood;     /* observations given, and factors */
     double log_ratio_accepted; /* sum of log p - log q over the accepted latents */
     double log_ratio_all;      /* over all latents drawn, rejected ones included */
@@ -196,7 +199,7 @@ struct ars_wire_sample {
 
 /* Observes and results: n doubles in the values column (observes of a posterior run: 0, the values are the given ones).
  * The values of one trace come in this order: observes,
- * results, prior parameters of samples. */
+ * results, prior parameters of samples, prior parameters of rejected samples. */
 struct ars_wire_values {
     uint32_t site;
     uint32_t n;
@@ -215,6 +218,19 @@ struct ars_wire_loop {
     uint64_t runs_p;           /* M */
     uint64_t tries_p;          /* sum of T_j */
     double s_pq_sum;           /* sum over the rejected tries under q of (p/q)^2 */
+};
+
+/* A rejected try of a loop. What it drew, and what the loops inside it drew in the tries that they accepted, are its
+ * n_samples items of the rejected column (ars_wire_sample, whose `loop` is then the index of this try). Before them came
+ * the first `prefix` samples of its parent, and what came before those. */
+struct ars_wire_try {
+    uint32_t site;     /* of the loop */
+    uint32_t instance; /* of the loop */
+    int32_t parent;    /* index of the rejected try around it among this trace's tries; -1: none, the trace itself */
+    uint32_t prefix;   /* samples of the parent, or of the trace, drawn before the loop was entered */
+    uint32_t n_samples;
+    uint32_t recorded; /* tries of this loop's entry that are here: the first ones */
+    uint64_t rejected; /* tries of this loop's entry that were rejected, recorded or not */
 };
 
 enum ars_failure_kind {
@@ -274,7 +290,7 @@ struct ars_wire_done {
 _Static_assert(sizeof(struct ars_wire_header) == 24, "header");
 _Static_assert(sizeof(struct ars_wire_hello) == 72, "hello");
 _Static_assert(sizeof(struct ars_wire_welcome) == 32, "welcome");
-_Static_assert(sizeof(struct ars_wire_run) == 88, "run");
+_Static_assert(sizeof(struct ars_wire_run) == 96, "run");
 _Static_assert(sizeof(struct ars_wire_site) == 16, "site");
 _Static_assert(sizeof(struct ars_wire_step) == 40, "step");
 _Static_assert(sizeof(struct ars_wire_reply) == 24, "reply");
@@ -282,6 +298,7 @@ _Static_assert(sizeof(struct ars_wire_trace) == 64, "trace");
 _Static_assert(sizeof(struct ars_wire_sample) == 40, "sample");
 _Static_assert(sizeof(struct ars_wire_values) == 16, "values");
 _Static_assert(sizeof(struct ars_wire_loop) == 72, "loop");
+_Static_assert(sizeof(struct ars_wire_try) == 32, "try");
 _Static_assert(sizeof(struct ars_wire_failure) == 536, "failure");
 _Static_assert(sizeof(struct ars_wire_done) == 128, "done");
 

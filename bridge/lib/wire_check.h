@@ -47,7 +47,12 @@ typedef struct ars__trace_view {
     const unsigned char *results;
     const unsigned char *loops;
     const unsigned char *values;
+    const unsigned char *tries;
+    const unsigned char *rejected;
+    uint32_t n_rejected; /* samples: the sum of the tries' n_samples */
 } ars__trace_view;
+/* The samples that n tries have; false if they are more than `room`. */
+bool ars__count_rejected(const unsigned char *tries, uint32_t n, size_t room, uint32_t *n_rejected, ars__why *why);
 bool ars__check_trace(const ars__trace_view *view, ars__known_sites sites, ars__why *why);
 
 /* A failure: a known kind, places that are known, and a text whose last byte is 0. */
@@ -62,6 +67,8 @@ enum ars__column {
     ARS__COLUMN_LOOPS,
     ARS__COLUMN_VALUES,
     ARS__COLUMN_FAILURES,
+    ARS__COLUMN_TRIES,
+    ARS__COLUMN_REJECTED,
     ARS__COLUMNS
 };
 typedef struct ars__bytes {

@@ -1,6 +1,6 @@
 """Traces as columns: the arrays that the host sends, and the questions that the rest asks of them.
 
-A million traces are seven arrays, not a million objects. Nothing here loops over traces in Python.
+A million traces are nine arrays, not a million objects. Nothing here loops over traces in Python.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class Columns(NamedTuple):
     loops: Array
     values: Floats
     failures: Array
+    tries: Array = np.empty(0, DTYPES["try"])  # of runs that record rejected tries; else none
+    rejected: Array = np.empty(0, DTYPES["sample"])  # what those tries drew
 
 
 class Offsets(NamedTuple):
@@ -74,17 +76,20 @@ class Offsets(NamedTuple):
     results: Integers
     loops: Integers
     values: Integers
+    tries: Integers
+    rejected: Integers
 
 
 class ValueStarts(NamedTuple):
-    """Where the doubles of every observe, result and sample (its prior's parameters) begin in the values column."""
+    """Where the doubles of every observe, result and sample (its prior's parameters) begin in the values column, and
+    those of every rejected sample."""
 
     observes: Integers
     results: Integers
     samples: Integers
+    rejected: Integers
 
 
-_COUNTED = Offsets._fields
 _ITEMS = {
     "traces": "trace",
     "samples": "sample",
@@ -92,6 +97,8 @@ _ITEMS = {
     "results": "values",
     "loops": "loop",
     "failures": "failure",
+    "tries": "try",
+    "rejected": "sample",
 }
 
 
@@ -119,7 +126,8 @@ def _starts(counts: Array) -> Integers:
 
 def offsets(columns: Columns) -> Offsets:
     """Where each trace's items begin in every column."""
-    return Offsets(*(_starts(columns.traces[f"n_{column}"]) for column in _COUNTED))
+    counted = {column: _starts(columns.traces[f"n_{column}"]) for column in Offsets._fields if column != "rejected"}
+    return Offsets(**counted, rejected=_starts(columns.tries["n_samples"])[counted["tries"]])
 
 
 def trace_of(starts: Integers, items: Integers) -> Integers:
@@ -130,11 +138,13 @@ def trace_of(starts: Integers, items: Integers) -> Integers:
 def _gather(columns: Columns, order: Integers, failures: Array) -> Columns:
     """The traces in ``order``, each with its items."""
     taken = {"traces": columns.traces[order], "failures": failures}
-    for column in _COUNTED:
+    for column, begin in offsets(columns)._asdict().items():
         items: Array = getattr(columns, column)
-        counts = columns.traces[f"n_{column}"].astype(np.int64)
-        starts = _starts(counts)[:-1][order]
-        counts = counts[order]
+        if not len(items):
+            taken[column] = items
+            continue
+        starts = begin[:-1][order]
+        counts = begin[1:][order] - starts
         # item i of the new column is item i + (old start - new start) of the old one
         index = np.repeat(starts - _starts(counts)[:-1], counts)
         index += np.arange(len(index), dtype=np.int64)
@@ -174,11 +184,12 @@ def select(columns: Columns, mask: npt.ArrayLike) -> Columns:
 
 
 def value_starts(columns: Columns) -> ValueStarts:
-    """Where the doubles of every item begin. A trace's values are: observes, results, prior parameters of samples."""
+    """Where the doubles of every item begin. A trace's values are: observes, results, prior parameters of samples,
+    and of rejected samples."""
     where = offsets(columns)
     begin = where.values[:-1]
     found = []
-    for column, size in (("observes", "n"), ("results", "n"), ("samples", "n_params")):
+    for column, size in (("observes", "n"), ("results", "n"), ("samples", "n_params"), ("rejected", "n_params")):
         starts: Integers = getattr(where, column)
         before = _starts(getattr(columns, column)[size])
         counts = np.diff(starts)

@@ -258,6 +258,7 @@ class Simulator:
         lr: float = 1e-3,
         patience: int = 0,
         train_on: str = "accepted",
+        max_rejected: int = 64,
         shapes: Mapping[str, Sequence[int]] | None = None,
         embeddings: Mapping[str, nn.Module] | None = None,
         architecture: Mapping[str, Any] | None = None,
@@ -270,7 +271,9 @@ class Simulator:
 
         data: that folder. checkpoint: the file for the network, written every ``checkpoint_every`` seconds and at the
         end; with resume=True a training that was interrupted goes on from there. components: of mixtures. patience:
-        evaluations without a better held-out loss after which to stop, 0 for never. shapes: of observations that are
+        evaluations without a better held-out loss after which to stop, 0 for never. train_on: "accepted", what loops
+        accept, or "all", every draw, rejected ones too; of the tries that one loop entry rejects, "all" uses the first
+        ``max_rejected``, and lets them stand for the others. shapes: of observations that are
         not flat, such as {"calorimeter": (20, 20)}, an image. embeddings: torch modules of your own, by observation.
         architecture: other sizes, by their names in ars.network.NetworkConfig. threads: of torch. tensorboard: a folder
         for its logs.
@@ -291,6 +294,7 @@ class Simulator:
             seed=seed_or_random(seed),
             patience=patience,
             train_on=train_on,
+            max_rejected=integer("max_rejected", max_rejected, 1, 2**31),
         )
         return train_simulator(
             self,
@@ -315,15 +319,28 @@ class Simulator:
         seed: int | None = None,
         *,
         shard_traces: int = 16_384,
+        max_rejected: int = 0,
         on_failure: OnFailure = "raise",
         progress: bool | Progress | None = None,
     ) -> Recording:
-        """Draws prior traces until the folder holds n, in shards that survive a crash; for ``train(data=...)``."""
+        """Draws prior traces until the folder holds n, in shards that survive a crash; for ``train(data=...)``.
+
+        max_rejected: record also what rejected tries drew, up to so many tries of every loop entry; 64 is enough for
+        train_on="all"."""
         with _torch_needed("Simulator.record"):
             from ars.network.shards import record
         choice("on_failure", on_failure, ("raise", "zero", "skip"))
         count, size = integer("n", n, 1, 2**40), integer("shard_traces", shard_traces, 1, 2**30)
-        return record(self, count, directory, seed=seed, shard_traces=size, on_failure=on_failure, progress=progress)
+        return record(
+            self,
+            count,
+            directory,
+            seed=seed,
+            shard_traces=size,
+            max_rejected=integer("max_rejected", max_rejected, 0, 2**31),
+            on_failure=on_failure,
+            progress=progress,
+        )
 
     def _prior_chunk(
         self,
@@ -333,11 +350,14 @@ class Simulator:
         *,
         on_failure: OnFailure = "raise",
         stop: threading.Event | None = None,
+        max_rejected: int = 0,
     ) -> tuple[Columns, tuple[Site, ...]]:
         """Traces first_trace .. first_trace + n - 1 of the prior run with this seed, in order, with the parameters of
-        their priors: what a network is trained on. Fewer come back if another thread sets ``stop``."""
+        their priors: what a network is trained on. Fewer come back if another thread sets ``stop``. max_rejected: they
+        come with what rejected tries drew, up to so many tries per loop entry."""
         flags = RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS
-        config = self._config(seed, n, flags, first_trace=first_trace)
+        flags |= RunFlag.RECORD_REJECTED if max_rejected else RunFlag(0)
+        config = self._config(seed, n, flags, first_trace=first_trace)._replace(max_rejected=max_rejected)
         recorder = Recorder(n, on_failure, NoProgress(), first=first_trace, seed=seed)
         with self._exclusively():
             self._work(config, PriorProposer(), recorder, stop)

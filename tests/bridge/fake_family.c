@@ -165,7 +165,8 @@ static void run_trace(uint32_t w, uint64_t trace) {
     uint32_t n_loops = flags & ARS_RUN_ESTIMATE ? LOOPS : 0, n_values = planned(trace, "big") ? BIG : 1;
     uint32_t x = ask_site(w, &me->channel, "x", ARS_SITE_SAMPLE, ARS_DIST_NORMAL);
     uint32_t r = ask_site(w, &me->channel, "result", ARS_SITE_RESULT, 0);
-    uint32_t l = n_loops ? ask_site(w, &me->channel, "loop", ARS_SITE_LOOP, 0) : 0;
+    uint32_t n_tries = planned(trace, "tries") || planned(trace, "badtry") || planned(trace, "fewtries") ? 2 : 0;
+    uint32_t l = n_loops || n_tries ? ask_site(w, &me->channel, "loop", ARS_SITE_LOOP, 0) : 0;
     attempts[trace % ATTEMPTS]++;
     atomic_store(&me->where.site, x);
     atomic_store(&me->where.loop, n_loops ? l : ARS_NO_SITE);
@@ -180,7 +181,8 @@ static void run_trace(uint32_t w, uint64_t trace) {
 
     size_t size = sizeof(struct ars__record) + sizeof(struct ars_wire_trace) +
                   n_steps * sizeof(struct ars_wire_sample) + sizeof(struct ars_wire_values) +
-                  n_loops * (sizeof(struct ars_wire_loop) + 4) + n_loops % 2 * 4 + n_values * sizeof(double);
+                  n_loops * (sizeof(struct ars_wire_loop) + 4) + n_loops % 2 * 4 + n_values * sizeof(double) +
+                  n_tries * sizeof(struct ars_wire_try) + (n_tries > 0) * sizeof(struct ars_wire_sample);
     unsigned char *record = calloc(1, size + sizeof(struct ars_wire_failure)), *at = record;
     struct ars_wire_trace t = {.trace = trace,
                                .snapshots = n_loops,
@@ -188,6 +190,7 @@ static void run_trace(uint32_t w, uint64_t trace) {
                                .n_results = 1,
                                .n_loops = n_loops,
                                .n_values = n_values,
+                               .n_tries = n_tries,
                                .log_likelihood = (double)trace};
     bool refused = planned_times(trace, "fork");
     if (refused || planned(trace, "fail")) {
@@ -242,6 +245,18 @@ static void run_trace(uint32_t w, uint64_t trace) {
     for (uint32_t i = 0; i < n_values; i++) {
         double value = (double)trace + i;
         memcpy(at + i * sizeof value, &value, sizeof value);
+    }
+    at += n_values * sizeof(double);
+    for (uint32_t i = 0; i < n_tries; i++) {
+        struct ars_wire_try one = {.site = l, .parent = -1, .n_samples = !i, .recorded = 2, .rejected = 3};
+        if (planned(trace, "badtry")) one.parent = 0;
+        if (planned(trace, "fewtries")) one.n_samples = 2;
+        memcpy(at, &one, sizeof one);
+        at += sizeof one;
+    }
+    if (n_tries) {
+        struct ars_wire_sample s = {.site = x, .prior = ARS_DIST_NORMAL, .value = (double)trace};
+        memcpy(at, &s, sizeof s);
     }
     if (planned(trace, "partial")) {
         write_ring(me, w, record, size - 8);

@@ -48,14 +48,17 @@ class Trace:
         self.samples: list[float] = []
         self.loops: list[tuple[int, ...]] = []
         self.values: tuple[float, ...] = ()
+        self.tries: list[tuple[int, ...]] = []
+        self.rejected: list[float] = []
 
 
 def unpack_traces(frames: list[bytes]) -> list[Trace]:
-    head, traces, samples, _, _, loops, values, failures = frames
+    head, traces, samples, _, _, loops, values, failures, rejected_tries, rejected = frames
     out = []
-    at = {"sample": 0, "loop": 0, "value": 0, "failure": 0}
+    at = {"sample": 0, "loop": 0, "value": 0, "failure": 0, "try": 0, "rejected": 0}
     for i in range(struct.unpack_from("<I", head, 12)[0]):
-        number, failure, _, n_samples, _, _, n_loops, n_values = struct.unpack_from("<QIIIIIII", traces, 64 * i)
+        numbers = struct.unpack_from("<QIIIIIIII", traces, 64 * i)
+        number, failure, _, n_samples, _, _, n_loops, n_values, n_tries = numbers
         text, detail = "", 0
         if failure:
             owner, kind, detail, *_, raw = struct.unpack_from("<QIiII512s", failures, at["failure"])
@@ -74,8 +77,16 @@ def unpack_traces(frames: list[bytes]) -> list[Trace]:
             at["loop"] += 72
         trace.values = struct.unpack_from(f"<{n_values}d", values, at["value"])
         at["value"] += 8 * n_values
+        for _ in range(n_tries):
+            _, _, parent, prefix, n, recorded, total = struct.unpack_from("<IIiIIIQ", rejected_tries, at["try"])
+            trace.tries.append((parent, prefix, n, recorded, total))
+            at["try"] += 32
+            for _ in range(n):
+                trace.rejected.append(struct.unpack_from("<d", rejected, at["rejected"] + 16)[0])
+                at["rejected"] += 40
         out.append(trace)
-    for name, column in (("sample", samples), ("loop", loops), ("value", values), ("failure", failures)):
+    columns = {"sample": samples, "loop": loops, "value": values, "failure": failures, "try": rejected_tries}
+    for name, column in {**columns, "rejected": rejected}.items():
         assert at[name] == len(column)
     return out
 
@@ -366,6 +377,23 @@ def test_snapshots(launch: Launch) -> None:
     traces, snapshots, continuations, tries_q, tries_p, requests = c.done[:6]
     assert (traces, snapshots, continuations, tries_q, tries_p) == (40, 120, 360, 1200, 720)
     assert requests == 40 * 4
+
+
+def test_rejected_tries(launch: Launch) -> None:
+    """They are passed on, if the run asks for them; what makes no sense costs its trace."""
+    c = launch(plan="3=tries,4=badtry,5=fewtries,9=tries,23=tries")
+    c.greet()
+    c.send(g.run(n=20, flags=g.PROPOSE_PRIOR | g.RECORD_REJECTED, max_rejected=2))
+    c.follow(reply_all)
+    both = [(-1, 0, 1, 2, 3), (-1, 0, 0, 2, 3)]
+    assert {n: t.tries for n, t in c.traces.items() if t.tries} == {3: both, 9: both}
+    assert {n: t.rejected for n, t in c.traces.items() if t.rejected} == {3: [3.0], 9: [9.0]}
+    assert {n: t.failure for n, t in c.traces.items() if t.failure} == {4: PROTOCOL, 5: PROTOCOL}
+    assert "rejected try 0 has parent 0 of 2" in c.traces[4].text
+    assert "rejected tries have 4 samples, more than there are" in c.traces[5].text
+    c.send(g.run(2, first=20, n=5, flags=g.PROPOSE_PRIOR))
+    c.follow(reply_all)
+    assert c.traces[23].failure == PROTOCOL and "rejected tries that nobody asked for" in c.traces[23].text
 
 
 # ---- failures --------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 /* test_worker.c: a worker of libars against a host played by this program: real forks, real shared memory, no ZeroMQ. The
- * continuations' outcomes are predicted draw by draw from their random streams. */
+ * continuations' outcomes, and what is recorded of rejected tries, are predicted draw by draw from the random streams. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -9,8 +9,9 @@
 #include "check.h"
 #include "futex.h"
 #include "process.h"
+#include "wire_check.h"
 
-enum { WORKERS = 1, SLOTS = 8, TRACES = 40, SEED = 11, N = 7, M = 3 };
+enum { WORKERS = 1, SLOTS = 8, TRACES = 40, SEED = 11, N = 7, M = 3, MAX_REJECTED = 2 };
 
 static struct ars__shm *shm;
 
@@ -19,6 +20,7 @@ static struct ars__shm *shm;
 /* An outer loop with one inside: the inner one's draws and snapshots vanish with a rejected outer try. */
 static void model(void) {
     double a, b;
+    ars_sample("start", ars_uniform(2, 3));
     for (;;) {
         rs_start("outer");
         a = ars_sample("a", ars_uniform(0, 1));
@@ -171,7 +173,80 @@ static void check_slot(uint64_t trace, uint32_t slot, uint64_t entry, bool outer
     ars__futex_wake(&s->status, 1);
 }
 
-static void check_record(const unsigned char *at, size_t size, uint64_t trace) {
+/* ---- rejected tries -------------------------------------------------------------------------------------------------- */
+
+enum { MANY = 400 };
+struct expected {
+    int n_tries, n_samples;
+    struct ars_wire_try tries[MANY];
+    double values[MANY];
+};
+
+static void expect_try(struct expected *e, bool outer, int parent, unsigned prefix, unsigned rejected) {
+    CHECK(e->n_tries < MANY && e->n_samples < MANY - 2);
+    unsigned recorded = rejected < MAX_REJECTED ? rejected : MAX_REJECTED;
+    e->tries[e->n_tries++] = (struct ars_wire_try){
+        .parent = parent, .prefix = prefix, .n_samples = outer ? 2 : 1, .recorded = recorded, .rejected = rejected};
+}
+
+/* Everything that the main run draws, and from it what must be in the record. */
+static void predict_rejected(uint64_t trace, struct expected *e) {
+    static double inner[MANY][MANY], a[MANY], b[MANY];
+    static int n_inner[MANY];
+    struct rng r;
+    ars__rng_init(&r.it, SEED, trace, 0);
+    uniform(&r);
+    int tries = 0;
+    do {
+        a[tries] = uniform(&r);
+        for (n_inner[tries] = 0; !try_inner(&r, &b[tries]); n_inner[tries]++) inner[tries][n_inner[tries]] = b[tries];
+        tries++;
+    } while (a[tries - 1] + b[tries - 1] <= 0.7);
+
+    *e = (struct expected){.n_tries = 0};
+    for (int i = 0; i < tries; i++) {
+        bool accepted = i == tries - 1;
+        if (!accepted && i >= MAX_REJECTED) continue;
+        int kept = n_inner[i] < MAX_REJECTED ? n_inner[i] : MAX_REJECTED, outer_index = e->n_tries + kept;
+        for (int j = 0; j < kept; j++) {
+            expect_try(e, false, accepted ? -1 : outer_index, accepted ? 2 : 1, (unsigned)n_inner[i]);
+            e->values[e->n_samples++] = inner[i][j];
+        }
+        if (accepted) break;
+        expect_try(e, true, -1, 1, (unsigned)tries - 1);
+        e->values[e->n_samples++] = a[i];
+        e->values[e->n_samples++] = b[i];
+    }
+}
+
+static void check_rejected(const struct ars_wire_trace *t, const double *values, uint64_t trace) {
+    const struct ars_wire_try *tries = (const void *)(values + t->n_values);
+    const struct ars_wire_sample *samples = (const void *)(tries + t->n_tries);
+    static struct expected e;
+    predict_rejected(trace, &e);
+    CHECK((int)t->n_tries == e.n_tries);
+    CHECK((int)t->n_values == 2 + 2 * (3 + e.n_samples)); /* y, seen, and two parameters for every sample */
+    int sample = 0;
+    for (int i = 0; i < e.n_tries && i < (int)t->n_tries; i++) {
+        bool outer = e.tries[i].n_samples == 2;
+        CHECK_TEXT(name_of(tries[i].site), outer ? "outer" : "outer/inner");
+        CHECK(tries[i].instance == 0 && tries[i].n_samples == e.tries[i].n_samples);
+        CHECK(tries[i].parent == e.tries[i].parent && tries[i].prefix == e.tries[i].prefix);
+        CHECK(tries[i].recorded == e.tries[i].recorded && tries[i].rejected == e.tries[i].rejected);
+        for (uint32_t j = 0; j < tries[i].n_samples; j++, sample++) {
+            CHECK(samples[sample].value == e.values[sample] && samples[sample].loop == i);
+            CHECK(samples[sample].instance == 0 && samples[sample].n_params == 2);
+            CHECK_TEXT(name_of(samples[sample].site), outer && j == 0 ? "outer/a" : "outer/inner/b");
+            CHECK(values[8 + 2 * sample] == 0 && values[9 + 2 * sample] == 1);
+        }
+    }
+    ars__why why;
+    ars__trace_view view = {.trace = *t, .tries = (const void *)tries, .rejected = (const void *)samples};
+    CHECK(ars__count_rejected(view.tries, t->n_tries, (size_t)e.n_samples, &view.n_rejected, &why));
+    CHECK((int)view.n_rejected == e.n_samples);
+}
+
+static void check_record(const unsigned char *at, size_t size, uint64_t trace, bool rejected) {
     struct ars__record record;
     struct ars_wire_trace t;
     memcpy(&record, at, sizeof record);
@@ -185,31 +260,39 @@ static void check_record(const unsigned char *at, size_t size, uint64_t trace) {
 
     struct rng r;
     ars__rng_init(&r.it, SEED, trace, 0);
-    double a, b;
+    double start = 2 + uniform(&r), a, b;
     unsigned outer_tries = 1, inner_entries = 0, inner_tries;
     while (!try_outer(&r, &a, &b, &inner_entries, &inner_tries)) outer_tries++;
 
-    CHECK(t.n_samples == 2 && t.n_loops == 2 && t.n_results == 1 && t.n_observes == 1);
+    CHECK(t.n_samples == 3 && t.n_loops == 2 && t.n_results == 1 && t.n_observes == 1);
     CHECK(t.snapshots == 1 + inner_entries);
-    CHECK(samples[0].value == a && samples[1].value == b);
-    CHECK(samples[0].instance == 0 && samples[1].instance == 0); /* rejected tries gave their numbers back */
-    CHECK(samples[0].loop == 0 && samples[1].loop == 1);
-    CHECK_TEXT(name_of(samples[0].site), "outer/a");
-    CHECK_TEXT(name_of(samples[1].site), "outer/inner/b");
+    CHECK(samples[0].value == start && samples[1].value == a && samples[2].value == b);
+    CHECK(samples[1].instance == 0 && samples[2].instance == 0); /* rejected tries gave their numbers back */
+    CHECK(samples[0].loop == -1 && samples[1].loop == 0 && samples[2].loop == 1);
+    CHECK_TEXT(name_of(samples[1].site), "outer/a");
+    CHECK_TEXT(name_of(samples[2].site), "outer/inner/b");
     CHECK(loops[0].parent == -1 && loops[1].parent == 0 && loops[1].instance == 0);
     CHECK(loops[0].tries == outer_tries && loops[1].tries == inner_tries);
     CHECK_NEAR(loops[0].log_ratio_rejected, 0, 0);
+    if (rejected)
+        check_rejected(&t, (const void *)(slots + 2), trace);
+    else
+        CHECK(t.n_tries == 0 && t.n_values == 2);
     check_slot(trace, slots[0], 1, true);
     check_slot(trace, slots[1], 1 + inner_entries, false);
 }
 
-int main(void) {
+static int check_run(bool rejected) {
     size_t bytes = ars__shm_size(WORKERS, SLOTS);
     shm = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shm == MAP_FAILED) return 77;
     shm->n_workers = WORKERS;
     shm->snapshots_per_worker = SLOTS;
     shm->run = (struct ars__run){.number = 1, .seed = SEED, .flags = ARS_RUN_PROPOSE_PRIOR | ARS_RUN_ESTIMATE};
+    if (rejected) {
+        shm->run.flags |= ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED;
+        shm->run.max_rejected = MAX_REJECTED;
+    }
     struct ars__worker *w = ars__worker_at(shm, 0);
     w->order_count = TRACES;
     atomic_store(&w->order_number, 1);
@@ -224,7 +307,7 @@ int main(void) {
         answer(&w->channel);
         have = read_ring(record, have);
         if (have >= sizeof(struct ars__record) && have >= ((struct ars__record *)(void *)record)->size) {
-            check_record(record, have, trace++);
+            check_record(record, have, trace++, rejected);
             have = 0;
         } else {
             usleep(100);
@@ -238,5 +321,11 @@ int main(void) {
     CHECK(atomic_load(&w->order_done) == 1);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
+    munmap(shm, bytes);
     return check_failures != 0;
+}
+
+int main(void) {
+    int plain = check_run(false);
+    return plain ? plain : check_run(true);
 }

@@ -38,6 +38,19 @@ class Sample:
 
 
 @dataclass
+class Try:
+    """A rejected try: its own draws, and after how many of its parent's (or of the trace's) its loop was entered."""
+
+    site: int
+    samples: list[Sample]
+    prefix: int = 0
+    parent: int = -1
+    recorded: int = 1
+    rejected: int = 1
+    instance: int = 0
+
+
+@dataclass
 class Trace:
     number: int
     log_likelihood: float = 0.0
@@ -47,16 +60,20 @@ class Trace:
     observes: list[tuple[int, list[float]]] = field(default_factory=list)
     results: list[tuple[int, list[float]]] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
+    tries: list[Try] = field(default_factory=list)
 
 
 def pack(traces: list[Trace]) -> Columns:
     rows: dict[str, list[Any]] = {name: [] for name in Columns._fields}
     for t in traces:
         values = [x for _, xs in [*t.observes, *t.results] for x in xs] + [x for s in t.samples for x in s.params]
+        values += [x for one in t.tries for s in one.samples for x in s.params]
         accepted = sum(s.log_p - s.log_q for s in t.samples)
         rejected = sum(loop.log_ratio_rejected for loop in t.loops)
         counts = (len(t.samples), len(t.observes), len(t.results), len(t.loops), len(values))
-        rows["traces"].append((t.number, t.failure, 0, *counts, 0, t.log_likelihood, accepted, accepted + rejected))
+        rows["traces"].append(
+            (t.number, t.failure, 0, *counts, len(t.tries), t.log_likelihood, accepted, accepted + rejected)
+        )
         rows["samples"] += [
             (s.site, s.instance, s.loop, s.kind, len(s.params), s.value, s.log_p, s.log_q) for s in t.samples
         ]
@@ -70,6 +87,15 @@ def pack(traces: list[Trace]) -> Columns:
             for loop in t.loops
         ]
         rows["values"] += values
+        rows["tries"] += [
+            (one.site, one.instance, one.parent, one.prefix, len(one.samples), one.recorded, one.rejected)
+            for one in t.tries
+        ]
+        rows["rejected"] += [
+            (s.site, s.instance, i, s.kind, len(s.params), s.value, s.log_p, s.log_q)
+            for i, one in enumerate(t.tries)
+            for s in one.samples
+        ]
         if t.failure:
             rows["failures"].append((t.number, t.failure, 0, NO_SITE, NO_SITE, t.text.encode()))
     items = {
@@ -79,6 +105,8 @@ def pack(traces: list[Trace]) -> Columns:
         "results": "values",
         "loops": "loop",
         "failures": "failure",
+        "tries": "try",
+        "rejected": "sample",
     }
     dtypes = {name: DTYPES[item] for name, item in items.items()} | {"values": np.dtype(np.float64)}
     return Columns(**{name: np.array(rows[name], dtype=dtypes[name]) for name in Columns._fields})

@@ -125,7 +125,7 @@ def test_an_exact_address_wins_over_another_sites_name() -> None:
 
 
 def test_empty_and_wrong_masks() -> None:
-    assert [len(column) for column in cols.empty()] == [0] * 7
+    assert [len(column) for column in cols.empty()] == [0] * 9
     assert_same(cols.concatenate([]), pack([]))
     assert cols.values_of(cols.empty(), SITES, "x").shape == (0,)
     with pytest.raises(ValueError, match="2 booleans, one per trace"):

@@ -342,8 +342,8 @@ def test_bad_settings_are_named(simulator: Make, tmp_path: Path) -> None:
         TrainingConfig(10, lr=0.0)
     with pytest.raises(ValueError, match=r"lr must be at least 0, not nan"):
         TrainingConfig(10, lr=math.nan)
-    with pytest.raises(ValueError, match="train_on must be \"accepted\", not 'all'"):
-        TrainingConfig(10, train_on="all")
+    with pytest.raises(ValueError, match='train_on must be "accepted" or "all", not \'some\''):
+        TrainingConfig(10, train_on="some")
     sim = simulator("gaussian", workers=2)
     with pytest.raises(ValueError, match="resume=True needs out="):
         train_simulator(sim, TrainingConfig(10), resume=True)

@@ -368,7 +368,8 @@ def test_replies_are_read_back() -> None:
 
 
 def columns() -> dict[str, Any]:
-    """Three traces; the second failed. x outside the loop, u inside, y observed, mu (2 values)."""
+    """Three traces; the second failed. x outside the loop, u inside, y observed, mu (2 values). The last has
+    two rejected tries, the first of them inside the second."""
     traces = np.zeros(3, dtype=DTYPES["trace"])
     traces["trace"] = [4, 2, 9]
     traces["failure"] = [0, FailureKind.TIMEOUT, 0]
@@ -388,7 +389,14 @@ def columns() -> dict[str, Any]:
     failures = np.zeros(1, dtype=DTYPES["failure"])
     failures["trace"], failures["kind"], failures["text"] = 2, FailureKind.TIMEOUT, b"60 s are over"
     failures["loop"], failures["site"] = 4, NO_SITE
-    values = np.arange(10.0)
+    traces["n_tries"] = [0, 0, 2]
+    tries = np.zeros(2, dtype=DTYPES["try"])
+    tries["site"], tries["parent"], tries["prefix"], tries["n_samples"] = 4, [1, -1], [2, 1], [1, 2]
+    tries["recorded"], tries["rejected"] = [1, 2], [1, 7]
+    rejected = np.zeros(3, dtype=DTYPES["sample"])
+    rejected["site"], rejected["loop"], rejected["prior"], rejected["n_params"] = 1, [0, 1, 1], 1, [2, 0, 0]
+    traces["n_values"][2] += 2
+    values = np.arange(12.0)
     return {
         "traces": traces,
         "samples": samples,
@@ -397,6 +405,8 @@ def columns() -> dict[str, Any]:
         "loops": loops,
         "values": values,
         "failures": failures,
+        "tries": tries,
+        "rejected": rejected,
     }
 
 
@@ -419,7 +429,23 @@ def test_traces_are_read() -> None:
     [
         ("traces", 0, "trace", 10, "trace 10 is outside the run"),
         ("traces", 0, "trace", 9, "traces: a trace comes twice"),
-        ("traces", 0, "reserved", 1, "traces: reserved"),
+        ("traces", 0, "n_tries", 1, "tries: the traces' counts add up to 3, not 2"),
+        ("tries", 0, "site", 0, "tries: site 'x' is a latent, not a loop"),
+        ("tries", 0, "parent", 0, "tries: parent is not the index of a later try"),
+        ("tries", 0, "parent", 2, "tries: parent is not the index of a later try"),
+        ("tries", 1, "parent", 0, "tries: parent is not the index of a later try"),
+        ("tries", 1, "parent", -2, "tries: parent is not the index of a later try"),
+        ("tries", 0, "prefix", 3, "tries: prefix is more than the samples"),
+        ("tries", 1, "prefix", 3, "tries: prefix is more than the samples"),
+        ("tries", 0, "n_samples", 2, "rejected: the tries' counts add up to 4, not 3"),
+        ("tries", 0, "recorded", 0, "tries: recorded is 0"),
+        ("tries", 1, "rejected", 1, "tries: recorded is 0, or above rejected"),
+        ("rejected", 0, "loop", 1, "rejected: loop is not the index of the try"),
+        ("rejected", 0, "site", 4, "rejected: site 'loop' is a loop, not a latent"),
+        ("rejected", 0, "value", np.inf, "rejected: value is not finite"),
+        ("rejected", 0, "log_p", np.nan, "rejected: log_p is NaN"),
+        ("rejected", 0, "prior", 2, "rejected: a prior's kind"),
+        ("rejected", 0, "n_params", 0, "values: n_values differs"),
         ("traces", 1, "failure", 99, "failure 99 is unknown"),
         ("traces", 0, "log_likelihood", np.nan, "log_likelihood is NaN"),
         ("traces", 0, "log_ratio_all", np.inf, r"log_ratio_all is NaN or \+inf"),
@@ -468,7 +494,7 @@ def test_wrong_frames_of_traces_are_refused() -> None:
     good = trace_message(columns())
     for frames, says in (
         ([], "no frames"),
-        (good[:-1], "7 frames, must be 8"),
+        (good[:-1], "9 frames, must be 10"),
         ([good[0], good[1][:-1], *good[2:]], "traces: 191 bytes"),
         (trace_message(columns(), count=2), "count 2, but the traces column has 3"),
         (trace_message(columns(), count=0), "count 0"),

@@ -34,6 +34,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", type=at_least(1), metavar="N", help="first record N traces into the folder of --data"
     )
+    parser.add_argument(
+        "--train-on",
+        choices=("accepted", "all"),
+        default="accepted",
+        help="the draws that rejection loops accept (default), or all",
+    )
+    parser.add_argument(
+        "--max-rejected",
+        type=at_least(1),
+        default=64,
+        metavar="N",
+        help="with --train-on all: rejected tries per loop entry that are used; default: 64",
+    )
     parser.add_argument("--resume", action="store_true", help="go on with the training of --out, if it has one")
     parser.add_argument(
         "--shape",
@@ -83,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
             seed=secrets.randbits(32) if seed is None else seed,
             held_out=arguments.held_out,
             patience=arguments.patience,
+            train_on=arguments.train_on,
+            max_rejected=arguments.max_rejected,
         )
         sizes = NetworkConfig(
             lstm_dim=arguments.lstm_dim, lstm_depth=arguments.lstm_depth, components=arguments.components
@@ -99,6 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
                     arguments.record,
                     arguments.data,
                     seed=arguments.seed,
+                    max_rejected=arguments.max_rejected if arguments.train_on == "all" else 0,
                     on_failure=arguments.on_failure,
                     progress=shown,
                 )

@@ -14,12 +14,14 @@ from ars._native import DistKind, SiteKind
 from ars.columns import Array, Columns, Floats, Integers, Site, offsets, select, trace_of, value_starts, values_of
 from ars.errors import ArsError
 from ars.network.heads import N_PARAMS
-from ars.network.trace_batch import TraceBatch
+from ars.network.trace_batch import Batch, TraceBatch, TreeBatch
+from ars.network.trees import tree_of
 from ars.network.vocabulary import SiteSpec, Vocabulary
 
 __all__ = ["BatchError", "Batcher", "complete", "observation_shapes", "observed_values", "split"]
 
 _WIDTH: Final = 4  # parameters of a prior that is not Categorical
+_LARGEST_TREE: Final = 65_536  # draws of one trace with its rejected tries
 Shape = tuple[int, ...]
 
 
@@ -120,25 +122,35 @@ def observation_shapes(
 
 class Batcher:
     """Makes batches, and keeps the vocabulary: sites that a batch is the first to have are appended to it, in the order
-    in which the batch has them, which does not depend on the numbers that a host gave them."""
+    in which the batch has them, which does not depend on the numbers that a host gave them.
 
-    def __init__(self, vocabulary: Vocabulary, shapes: Mapping[str, Shape]) -> None:
+    With ``rejected``, batches hold what rejected tries drew, too."""
+
+    def __init__(self, vocabulary: Vocabulary, shapes: Mapping[str, Shape], *, rejected: bool = False) -> None:
         self.vocabulary = vocabulary
         self.shapes = dict(shapes)
+        self.rejected = rejected
         self._sites: tuple[Site, ...] = ()
         self._index = np.empty(0, np.int64)  # a site's number in the traces -> its index in the vocabulary, or -1
         self._kind = np.empty(0, np.int64)  # by index in the vocabulary
         self._n_params = np.empty(0, np.int64)
         self._refresh()
 
-    def __call__(self, columns: Columns, sites: Sequence[Site]) -> tuple[TraceBatch, bool]:
+    def __call__(self, columns: Columns, sites: Sequence[Site]) -> tuple[Batch, bool]:
         """A batch of these complete traces, and whether the vocabulary changed."""
         if not len(columns.traces):
             raise BatchError("a batch needs at least one trace")
         if columns.traces["failure"].any():
             raise BatchError("a batch cannot hold failed traces")
         self._know(sites)
-        changed = self._extend(columns)
+        if self.rejected:
+            samples = np.concatenate([columns.samples, columns.rejected]) if len(columns.rejected) else columns.samples
+            changed = self._extend(samples)
+            return self._tree(columns, samples, sites), changed
+        changed = self._extend(columns.samples)
+        return self._padded(columns, sites), changed
+
+    def _padded(self, columns: Columns, sites: Sequence[Site]) -> TraceBatch:
         counts = columns.traces["n_samples"].astype(np.int64)
         rows = len(counts)
         steps = max(int(counts.max()), 1)
@@ -153,10 +165,11 @@ class Batcher:
             out[at] = values
             return torch.from_numpy(out.reshape(steps, rows))
 
-        prior, categories, n_categories = self._priors(columns, at, steps * rows)
+        numbers = self._priors(samples, columns.values, value_starts(columns).samples, at, steps * rows)
+        prior, categories, n_categories = numbers
         mask = np.zeros(steps * rows, np.bool_)
         mask[at] = True
-        batch = TraceBatch(
+        return TraceBatch(
             site=padded(self._index[samples["site"]], -1, np.int64),
             instance=padded(samples["instance"], 0, np.int64),
             value=padded(samples["value"], 0.0, np.float64),
@@ -166,7 +179,37 @@ class Batcher:
             mask=torch.from_numpy(mask.reshape(steps, rows)),
             observation=self._observation(columns, sites),
         )
-        return batch, changed
+
+    def _tree(self, columns: Columns, samples: Array, sites: Sequence[Site]) -> TreeBatch:
+        tree = tree_of(columns)
+        sizes = np.bincount(tree.trace, minlength=len(columns.traces))
+        if sizes.max(initial=0) > _LARGEST_TREE:
+            row = int(sizes.argmax())
+            raise BatchError(
+                f"trace {int(columns.traces['trace'][row])} has {int(sizes[row]):,} draws with those of its rejected "
+                f"tries, more than the {_LARGEST_TREE:,} that can be trained on at once: lower max_rejected"
+            )
+        order = np.argsort(tree.depth, kind="stable")
+        place = np.empty(len(order) + 1, np.int64)  # of a draw in that order; the last entry is for -1
+        place[order] = np.arange(len(order))
+        place[-1] = -1
+        starts = value_starts(columns)
+        start = np.concatenate([starts.samples, starts.rejected])
+        prior, categories, n_categories = self._priors(samples, columns.values, start, place[:-1], len(order))
+        return TreeBatch(
+            site=torch.from_numpy(self._index[samples["site"][order]]),
+            instance=torch.from_numpy(samples["instance"][order].astype(np.int64)),
+            value=torch.from_numpy(samples["value"][order]),
+            prior=torch.from_numpy(prior),
+            categories=None if categories is None else torch.from_numpy(categories),
+            n_categories=torch.from_numpy(n_categories),
+            previous=torch.from_numpy(place[tree.previous[order]]),
+            trace=torch.from_numpy(tree.trace[order]),
+            weight=torch.from_numpy(tree.weight[order]),
+            levels=tuple(np.bincount(tree.depth).tolist()),
+            observation=self._observation(columns, sites),
+            traces=len(columns.traces),
+        )
 
     # ---- sites -------------------------------------------------------------------------------------------------------
 
@@ -190,9 +233,8 @@ class Batcher:
             index[: len(keep)] = keep
             self._index = index
 
-    def _extend(self, columns: Columns) -> bool:
+    def _extend(self, samples: Array) -> bool:
         """Appends new sites to the vocabulary, and widens Categorical ones."""
-        samples = columns.samples
         if not len(samples):
             return False
         n_params = samples["n_params"].astype(np.int64)
@@ -230,10 +272,9 @@ class Batcher:
     # ---- numbers -----------------------------------------------------------------------------------------------------
 
     def _priors(
-        self, columns: Columns, at: Integers, size: int
+        self, samples: Array, values: Floats, start: Integers, at: Integers, size: int
     ) -> tuple[Floats, npt.NDArray[np.float32] | None, Integers]:
-        samples = columns.samples
-        start = value_starts(columns).samples
+        """The parameters of the samples' priors, which begin at ``start`` in the values, in rows ``at``."""
         n_params = samples["n_params"].astype(np.int64)
         categorical = samples["prior"] == DistKind.CATEGORICAL
         prior = np.zeros((size, _WIDTH))
@@ -242,7 +283,7 @@ class Batcher:
             raise BatchError(f"a prior has more than {_WIDTH} parameters")
         for j in range(max(N_PARAMS.values())):
             has = np.flatnonzero(~categorical & (n_params > j))
-            prior[at[has], j] = columns.values[start[has] + j]
+            prior[at[has], j] = values[start[has] + j]
         which = np.flatnonzero(categorical)
         if not len(which):
             return prior, None, n_categories
@@ -250,7 +291,7 @@ class Batcher:
         n_categories[at[which]] = k
         categories = np.zeros((size, int(k.max())), np.float32)
         inside = np.arange(int(k.sum())) - np.repeat(np.cumsum(k) - k, k)
-        categories[np.repeat(at[which], k), inside] = columns.values[np.repeat(start[which], k) + inside]
+        categories[np.repeat(at[which], k), inside] = values[np.repeat(start[which], k) + inside]
         return prior, categories, n_categories
 
     def _observation(self, columns: Columns, sites: Sequence[Site]) -> dict[str, torch.Tensor]:

@@ -19,8 +19,8 @@ from ars._native import MAX_COMPONENTS, DistKind
 from ars.network import features
 from ars.network.embeddings import ObservationEncoder
 from ars.network.heads import HEADS, HeadSettings, Proposal
-from ars.network.recurrence import run_lstm
-from ars.network.trace_batch import TraceBatch
+from ars.network.recurrence import run_lstm, run_lstm_on_trees
+from ars.network.trace_batch import Batch, TraceBatch, TreeBatch
 from ars.network.vocabulary import SiteSpec, Vocabulary
 
 __all__ = ["Group", "Growth", "NetworkConfig", "ProposalNetwork", "State"]
@@ -368,8 +368,30 @@ class ProposalNetwork(nn.Module):
 
     # ---- training --------------------------------------------------------------------------------------------------
 
-    def log_probs(self, batch: TraceBatch) -> Tensor:
-        """log q of every latent, float64 [T, B]; 0 where padded."""
+    def log_probs(self, batch: Batch) -> Tensor:
+        """log q of every latent, float64: [T, B] for a TraceBatch, 0 where padded; [N] for a TreeBatch."""
+        return self._tree_log_probs(batch) if isinstance(batch, TreeBatch) else self._trace_log_probs(batch)
+
+    def _tree_log_probs(self, batch: TreeBatch) -> Tensor:
+        if not len(batch.site):
+            return batch.weight.clone()
+        first = batch.previous < 0
+        before = batch.previous.clamp(min=0)
+        obs = self.observe(batch.observation).expand(batch.traces, -1)
+        x = self.inputs(
+            obs[batch.trace],
+            batch.site,
+            batch.instance,
+            batch.prior,
+            batch.categories,
+            torch.where(first, -1, batch.site[before]),
+            torch.where(first, 0.0, batch.value[before]),
+            torch.where(first.unsqueeze(-1), 0.0, batch.prior[before]),
+        )
+        out = torch.cat([run_lstm_on_trees(self.lstm, x, batch.previous, batch.levels), x], dim=-1)
+        return self.log_prob(out, batch.site, batch.prior, batch.categories, batch.value)
+
+    def _trace_log_probs(self, batch: TraceBatch) -> Tensor:
         steps, traces = batch.site.shape
         obs = self.observe(batch.observation).expand(traces, -1)
         # The latent before is the one above: time comes first.
@@ -400,12 +422,17 @@ class ProposalNetwork(nn.Module):
         )
         return log_q.new_zeros(steps * traces).index_copy(0, rows, log_q).reshape(steps, traces)
 
-    def loss(self, batch: TraceBatch) -> Tensor:
+    def minus_log_q(self, batch: Batch) -> Tensor:
+        """Minus the log density of all latents of all traces. In a TreeBatch each counts with its weight."""
+        log_q = self.log_probs(batch)
+        return -(log_q * batch.weight).sum() if isinstance(batch, TreeBatch) else -log_q.sum()
+
+    def loss(self, batch: Batch) -> Tensor:
         """Minus the mean over traces of the log density of all their latents. In training mode the scales of the
         observations are learnt from the first batches."""
         if self.training:
             self.observer.learn(batch.observation)
-        return -self.log_probs(batch).sum() / batch.site.shape[1]
+        return self.minus_log_q(batch) / batch.traces
 
 
 def _append(table: nn.Embedding, rows: list[Tensor]) -> None:

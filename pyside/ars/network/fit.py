@@ -61,9 +61,9 @@ def train_simulator(
         _check_writable(Path(out))
     source: Source
     if data is None:
-        source = FreshTraces(sim, config.seed, on_failure)
+        source = FreshTraces(sim, config.seed, on_failure, config.max_rejected if config.train_on == "all" else 0)
     else:
-        source = RecordedTraces(data, config.seed)
+        source = RecordedTraces(data, config.seed, rejected=config.train_on == "all")
         source.check_simulator(sim)
     state = None
     if resume and out is not None and training_path(out).exists():
@@ -143,12 +143,12 @@ def _trainer(
         raise BatchError("all held-out traces failed; run sim.prior(100) to see why")
     if state is None:
         found = observation_shapes(parts[0].columns, parts[0].sites, shapes)
-        batcher = Batcher(Vocabulary(), found)
+        batcher = Batcher(Vocabulary(), found, rejected=config.train_on == "all")
         held_out = held_out_batches(parts, batcher, config.batch_size)
         network = ProposalNetwork(sizes, batcher.vocabulary, found, embeddings, config.seed)
         return Trainer(network, config, held_out, threads)
     network = state.network
-    batcher = Batcher(network.vocabulary.copy(), network.observation_shapes)
+    batcher = Batcher(network.vocabulary.copy(), network.observation_shapes, rejected=config.train_on == "all")
     trainer = Trainer(network, config, held_out_batches(parts, batcher, config.batch_size), threads)
     trainer.restore(state)
     return trainer

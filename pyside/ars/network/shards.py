@@ -46,8 +46,11 @@ _ITEMS: Final = {
     "loops": DTYPES["loop"],
     "values": np.dtype("<f8"),
     "failures": DTYPES["failure"],
+    "tries": DTYPES["try"],
+    "rejected": DTYPES["sample"],
 }
-_COUNTED: Final = ("samples", "observes", "results", "loops", "values")
+_COUNTED: Final = ("samples", "observes", "results", "loops", "values", "tries")
+_NEWER: Final = ("tries", "rejected")  # columns that the first recordings did not have
 
 
 class ShardError(StorageError):
@@ -128,16 +131,21 @@ def record(
     *,
     seed: int | None = None,
     shard_traces: int = 16_384,
+    max_rejected: int = 0,
     on_failure: OnFailure = "raise",
     progress: bool | Progress | None = None,
 ) -> Recording:
     """Draws prior traces until the folder holds n, and writes them to disk in shards.
+
+    max_rejected: also what the rejected tries of every loop entry drew, up to so many of them, for train_on="all".
 
     A folder that holds some already is continued, with its seed. A shard is there whole or not at all, whatever
     happens; what is in the folder can be read while more is recorded.
     """
     if n < 1 or shard_traces < 1:
         raise ValueError(f"n and shard_traces must be at least 1, not {n} and {shard_traces}")
+    if max_rejected < 0:
+        raise ValueError(f"max_rejected must be at least 0, not {max_rejected}")
     folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,12 +155,14 @@ def record(
     with _only_writer(folder), contextlib.closing(shown):
         for left in folder.glob(".*.tmp"):  # of a recording that was killed
             left.unlink(missing_ok=True)
-        about, shards = _continued(sim, folder, seed)
+        about, shards = _continued(sim, folder, seed, max_rejected)
         done = sum(shard.requested for shard in shards)
         unchecked = bool(shards)
         while done < n:
             count = min(shard_traces, n - done)
-            columns, sites = sim._prior_chunk(about["seed"], done, count, on_failure=on_failure)
+            columns, sites = sim._prior_chunk(
+                about["seed"], done, count, on_failure=on_failure, max_rejected=max_rejected
+            )
             kept = take(columns, np.flatnonzero(columns.traces["failure"] == 0))
             if unchecked:
                 Recording(folder).check_simulator(kept, sites)
@@ -169,12 +179,12 @@ def record(
     return Recording(folder)
 
 
-def _continued(sim: Simulator, folder: Path, seed: int | None) -> tuple[dict[str, Any], list[Shard]]:
+def _continued(sim: Simulator, folder: Path, seed: int | None, max_rejected: int) -> tuple[dict[str, Any], list[Shard]]:
     """The recording that the folder holds, or a new one."""
     if not (folder / _INDEX).exists():
         from ars.arguments import seed_or_random
 
-        return {"command": list(sim.command), "seed": seed_or_random(seed)}, []
+        return {"command": list(sim.command), "seed": seed_or_random(seed), "max_rejected": max_rejected}, []
     there = Recording(folder)
     mine = (os.path.basename(sim.command[0]), *sim.command[1:])
     theirs = (os.path.basename(there.command[0]), *there.command[1:])
@@ -187,8 +197,13 @@ def _continued(sim: Simulator, folder: Path, seed: int | None) -> tuple[dict[str
         raise ShardError(
             f"{folder} was recorded with seed {there.seed}, not {seed}: leave seed out, or use another folder"
         )
-    shards = list(there.shards)
-    return {"command": list(there.command), "seed": there.seed}, shards
+    if max_rejected != there.max_rejected:
+        raise ShardError(
+            f"{folder} was recorded with max_rejected={there.max_rejected}, not {max_rejected}: give the same, or use "
+            "another folder"
+        )
+    about = {"command": list(there.command), "seed": there.seed, "max_rejected": there.max_rejected}
+    return about, list(there.shards)
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -202,6 +217,7 @@ class Recording:
         index = self._read_index()
         try:
             self.seed = int(index["seed"])
+            self.max_rejected = int(index.get("max_rejected", 0))  # 0: the traces have no rejected tries
             self.command: tuple[str, ...] = tuple(str(word) for word in index["command"])
             self.shards: tuple[Shard, ...] = tuple(Shard(**shard) for shard in index["shards"])
         except (KeyError, TypeError, ValueError) as error:
@@ -378,7 +394,10 @@ def _decode(whole: memoryview, *, verify: bool) -> tuple[Columns, tuple[Site, ..
     body = whole[-(-(_LEAD.size + header_size) // _ALIGN) * _ALIGN :]
     if body.nbytes != header["bytes"]:
         raise ValueError(f"{body.nbytes} bytes of columns, the header says {header['bytes']}")
-    columns = Columns(**{name: _column(body, name, header["columns"][name], verify) for name in _ITEMS})
+    there = [name for name in _ITEMS if name not in _NEWER or name in header["columns"]]
+    columns = Columns(**{name: _column(body, name, header["columns"][name], verify) for name in there})
+    if int(columns.tries["n_samples"].sum(dtype=np.uint64)) != len(columns.rejected):
+        raise ValueError("the counts of rejected samples do not add up")
     for name in _COUNTED:
         if int(columns.traces[f"n_{name}"].sum(dtype=np.uint64)) != len(getattr(columns, name)):
             raise ValueError(f"the counts of {name} do not add up")

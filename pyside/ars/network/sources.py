@@ -56,13 +56,21 @@ def _other_seed(seed: int) -> int:
 class FreshTraces:
     """Traces drawn from the prior when they are needed. Each is used once."""
 
-    def __init__(self, sim: Simulator, seed: int, on_failure: OnFailure = "raise") -> None:
+    def __init__(self, sim: Simulator, seed: int, on_failure: OnFailure = "raise", max_rejected: int = 0) -> None:
         self._sim = sim
         self._seed = seed
         self._on_failure = on_failure
+        self._max_rejected = max_rejected
+
+    def _draw(
+        self, seed: int, first: int, n: int, stop: threading.Event | None = None
+    ) -> tuple[Columns, tuple[Site, ...]]:
+        return self._sim._prior_chunk(
+            seed, first, n, on_failure=self._on_failure, stop=stop, max_rejected=self._max_rejected
+        )
 
     def held_out(self, n: int) -> list[Part]:
-        columns, sites = self._sim._prior_chunk(_other_seed(self._seed), 0, n, on_failure=self._on_failure)
+        columns, sites = self._draw(_other_seed(self._seed), 0, n)
         return [Part(complete(columns), sites, n)]
 
     def batches(self, start: int, total: int, size: int, stop: threading.Event) -> Iterator[Part]:
@@ -71,7 +79,7 @@ class FreshTraces:
         while start < total and not stop.is_set():
             n = min(chunk * size, total - start)
             began = time.monotonic()
-            columns, sites = self._sim._prior_chunk(self._seed, start, n, on_failure=self._on_failure, stop=stop)
+            columns, sites = self._draw(self._seed, start, n, stop)
             if stop.is_set():
                 return
             quick = time.monotonic() - began < _LONG and sum(column.nbytes for column in columns) < _LARGEST_BYTES
@@ -81,14 +89,20 @@ class FreshTraces:
             chunk = min(2 * chunk, _LARGEST_CHUNK) if quick else max(chunk // 2, 1)
 
     def describe(self) -> dict[str, Any]:
-        return {"kind": "fresh", "seed": self._seed, "on_failure": self._on_failure}
+        about = {"kind": "fresh", "seed": self._seed, "on_failure": self._on_failure}
+        return about | ({"max_rejected": self._max_rejected} if self._max_rejected else {})
 
 
 class RecordedTraces:
     """Traces of a folder that ``record`` wrote, again and again in different orders; the last ones are held out."""
 
-    def __init__(self, directory: str | os.PathLike[str], seed: int) -> None:
+    def __init__(self, directory: str | os.PathLike[str], seed: int, *, rejected: bool = False) -> None:
         self._recording = Recording(directory)
+        if rejected and not self._recording.max_rejected:
+            raise ShardError(
+                f'{directory} holds what loops accepted, and train_on="all" needs what they rejected, too. Record into '
+                "another folder with max_rejected=64 (ars train --train-on all --record N), or train on accepted draws"
+            )
         self._seed = seed
         self._held = 0
         if self._recording.traces < 2:

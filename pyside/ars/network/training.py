@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, NamedTuple, TypeVar
@@ -31,7 +30,7 @@ from ars.network.checkpoint import CheckpointError, TrainingState
 from ars.network.core import Growth, ProposalNetwork
 from ars.network.history import Entry, TrainingHistory
 from ars.network.sources import Part, Prefetch, Source
-from ars.network.trace_batch import TraceBatch
+from ars.network.trace_batch import Batch
 from ars.network.vocabulary import Vocabulary
 from ars.session import Interrupts
 
@@ -43,7 +42,6 @@ _log = logging.getLogger("ars.training")
 
 _FINAL_LR: Final = 0.01  # of the rate at its height
 _MOMENTS: Final = ("exp_avg", "exp_avg_sq")
-_SMALLEST_SLICE: Final = 32  # traces
 
 
 class TrainingError(ArsError):
@@ -52,7 +50,14 @@ class TrainingError(ArsError):
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How to train. The learning rate rises over the first ``warmup`` of the traces, then falls along a cosine."""
+    """How to train. The learning rate rises over the first ``warmup`` of the traces, then falls along a cosine.
+
+    train_on="accepted" trains on what a trace keeps: at the optimum q(z|x, y) is the posterior p(z|x, y) of the draws z
+    that a loop accepts. "all" trains on everything that was drawn, each draw given those before it in its own try. That
+    minimises the expected -log q of a whole run, rejections included: q(z|x, y) becomes
+    p(not A|x) p(z|x, not A) + p(A|x) p(z|x, y), with A the acceptance of a try. It covers what the loop rejects, at the
+    price of being rejected as often as the prior is (appendix B.2 of the paper).
+    """
 
     traces: int
     batch_size: int = 512
@@ -64,6 +69,7 @@ class TrainingConfig:
     evaluate_every: int = 0  # traces; 0: chosen
     patience: int = 0  # evaluations without a better held-out loss after which to stop; 0: never
     train_on: str = "accepted"
+    max_rejected: int = 64  # rejected tries per loop entry that train_on="all" uses; of more, the first stand for all
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -73,17 +79,15 @@ class TrainingConfig:
             whole = field.name not in ("lr", "warmup", "clip")
             if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
                 raise TypeError(f"{field.name} must be a {'whole ' if whole else ''}number, not {value!r}")
-            low = 1 if field.name in ("traces", "batch_size") else 0
+            low = 1 if field.name in ("traces", "batch_size", "max_rejected") else 0
             if not (math.isfinite(value) and value >= low):
                 raise ValueError(f"{field.name} must be at least {low}, not {value!r}")
         if self.lr <= 0 or self.clip <= 0:
             raise ValueError(f"lr and clip must be positive, not {self.lr!r} and {self.clip!r}")
         if self.warmup > 1:
             raise ValueError(f"warmup must be a share of the traces from 0 to 1, not {self.warmup!r}")
-        if self.train_on != "accepted":
-            raise ValueError(
-                f'train_on must be "accepted", not {self.train_on!r}: traces hold the accepted draws of a loop only'
-            )
+        if self.train_on not in ("accepted", "all"):
+            raise ValueError(f'train_on must be "accepted" or "all", not {self.train_on!r}')
 
     @property
     def held_out_traces(self) -> int:
@@ -108,7 +112,7 @@ class TrainingConfig:
 class Prepared(NamedTuple):
     """What one step needs."""
 
-    batch: TraceBatch | None  # None: all its traces failed
+    batch: Batch | None  # None: all its traces failed
     vocabulary: Vocabulary | None  # if this batch made it grow
     traces: int
 
@@ -123,7 +127,7 @@ class Callbacks:
     checkpoint_every: float = 120.0  # seconds
 
 
-def held_out_batches(parts: list[Part], batcher: Batcher, size: int) -> list[TraceBatch]:
+def held_out_batches(parts: list[Part], batcher: Batcher, size: int) -> list[Batch]:
     """Batches of the held-out traces; their sites are the first that the batcher's vocabulary has."""
     return [batcher(c, part.sites)[0] for part in parts for c in split(part.columns, size) if len(c.traces)]
 
@@ -135,31 +139,6 @@ def _plus(total: Tensor | None, gradient: Tensor | None) -> Tensor | None:
     return gradient.clone() if total is None else total.add_(gradient)
 
 
-def _slices(batch: TraceBatch, n: int) -> list[TraceBatch]:
-    """The traces of a batch in n parts, each as long as its longest trace."""
-    traces = batch.site.shape[1]
-    n = max(1, min(n, traces // _SMALLEST_SLICE))
-    if n == 1:
-        return [batch]
-    bounds = [traces * i // n for i in range(n + 1)]
-    parts = []
-    for low, high in itertools.pairwise(bounds):
-        steps = max(1, int(batch.mask[:, low:high].any(dim=1).sum()))
-        parts.append(
-            TraceBatch(
-                site=batch.site[:steps, low:high],
-                instance=batch.instance[:steps, low:high],
-                value=batch.value[:steps, low:high],
-                prior=batch.prior[:steps, low:high],
-                categories=None if batch.categories is None else batch.categories[:steps, low:high],
-                n_categories=batch.n_categories[:steps, low:high],
-                mask=batch.mask[:steps, low:high],
-                observation={name: x[low:high] for name, x in batch.observation.items()},
-            )
-        )
-    return parts
-
-
 # ---- one step after another ------------------------------------------------------------------------------------------
 
 
@@ -167,11 +146,12 @@ class Trainer:
     """A network, its optimizer, and where the training stands."""
 
     def __init__(
-        self, network: ProposalNetwork, config: TrainingConfig, held_out: list[TraceBatch], threads: int = 1
+        self, network: ProposalNetwork, config: TrainingConfig, held_out: list[Batch], threads: int = 1
     ) -> None:
         self.network = network
         # A module of the user's may not bear being run in parts.
-        self.threads = 1 if network.custom_embeddings else threads
+        self._whole = bool(network.custom_embeddings)
+        self.threads = 1 if self._whole else threads
         self._pool: ThreadPoolExecutor | None = None
         self.config = config
         self.held_out = held_out
@@ -224,21 +204,21 @@ class Trainer:
             finally:
                 self._pool = None
 
-    def _map(self, function: Callable[[TraceBatch], _Result], batches: list[TraceBatch]) -> Iterable[_Result]:
+    def _map(self, function: Callable[[Batch], _Result], batches: Sequence[Batch]) -> Iterable[_Result]:
         return map(function, batches) if self._pool is None or len(batches) == 1 else self._pool.map(function, batches)
 
-    def _gradients(self, batch: TraceBatch) -> float:
+    def _gradients(self, batch: Batch) -> float:
         """Sets the gradients of the loss; returns the loss."""
         self.network.observer.learn(batch.observation)
         parameters = list(self.network.parameters())
 
-        def slice_gradients(part: TraceBatch) -> tuple[float, tuple[Tensor | None, ...]]:
-            loss = -self.network.log_probs(part).sum() / batch.site.shape[1]
+        def slice_gradients(part: Batch) -> tuple[float, tuple[Tensor | None, ...]]:
+            loss = self.network.minus_log_q(part) / batch.traces
             if not loss.requires_grad:  # no latents
                 return loss.item(), (None,) * len(parameters)
             return loss.item(), torch.autograd.grad(loss, parameters, allow_unused=True)
 
-        results = list(self._map(slice_gradients, _slices(batch, self.threads)))
+        results = list(self._map(slice_gradients, batch.slices(self.threads, whole=self._whole)))
         for i, parameter in enumerate(parameters):
             start: Tensor | None = None
             parameter.grad = functools.reduce(_plus, (gradients[i] for _, gradients in results), start)
@@ -278,13 +258,14 @@ class Trainer:
             return None
 
         @torch.no_grad()  # which is a matter of the thread
-        def minus_log_q(batch: TraceBatch) -> float:
-            return -self.network.log_probs(batch).sum().item()
+        def minus_log_q(batch: Batch) -> float:
+            parts = batch.slices(1, whole=self._whole)
+            return sum(self.network.minus_log_q(part).item() for part in parts)
 
         self.network.eval()
         total = sum(self._map(minus_log_q, self.held_out))
         self.network.train()
-        return total / sum(batch.site.shape[1] for batch in self.held_out)
+        return total / sum(batch.traces for batch in self.held_out)
 
     @property
     def due(self) -> bool:
@@ -387,7 +368,8 @@ def train(trainer: Trainer, source: Source, callbacks: Callbacks | None = None) 
     """
     calls = callbacks or Callbacks()
     config = trainer.config
-    batcher = Batcher(trainer.network.vocabulary.copy(), trainer.network.observation_shapes)
+    vocabulary, shapes = trainer.network.vocabulary.copy(), trainer.network.observation_shapes
+    batcher = Batcher(vocabulary, shapes, rejected=config.train_on == "all")
     trainer.network.train()
     if trainer.done():
         trainer.finish()

@@ -151,6 +151,7 @@ class RunConfig(NamedTuple):
     trace_timeout: float = 60.0
     try_timeout: float = 0.0
     observed: Mapping[str, npt.NDArray[np.float64]] = {}
+    max_rejected: int = 0  # at least 1 with RECORD_REJECTED
 
 
 def encode_run(config: RunConfig, run: int) -> bytes:
@@ -165,7 +166,17 @@ def encode_run(config: RunConfig, run: int) -> bytes:
     )
     out = np.zeros(1, dtype=dtype)
     out["header"] = header_bytes(Message.RUN, dtype.itemsize + len(body), len(names), run)
-    for field in ("seed", "first_trace", "n_traces", "flags", "tries_q", "runs_p", "max_workers", "max_tries"):
+    for field in (
+        "seed",
+        "first_trace",
+        "n_traces",
+        "flags",
+        "tries_q",
+        "runs_p",
+        "max_workers",
+        "max_tries",
+        "max_rejected",
+    ):
         out[field] = int(getattr(config, field))
     out["trace_timeout"] = config.trace_timeout
     out["try_timeout"] = config.try_timeout
@@ -193,6 +204,10 @@ def decode_run(frame: Bytes) -> tuple[int, RunConfig]:
         refuse(kind, "first_trace + n_traces does not fit 64 bits")
     if raw["max_tries"] < 1:
         refuse(kind, "max_tries is 0")
+    if bool(flags & RunFlag.RECORD_REJECTED) != bool(raw["max_rejected"]):
+        refuse(kind, f"max_rejected {raw['max_rejected']}, must be above 0 with RECORD_REJECTED, and only then")
+    if raw["reserved"]:
+        refuse(kind, "reserved is not 0")
     for field in ("trace_timeout", "try_timeout"):
         if not math.isfinite(raw[field]) or raw[field] < 0:
             refuse(kind, f"{field} {raw[field]}, must be finite and not negative")
@@ -211,6 +226,7 @@ def decode_run(frame: Bytes) -> tuple[int, RunConfig]:
         trace_timeout=float(raw["trace_timeout"]),
         try_timeout=float(raw["try_timeout"]),
         observed=observed,
+        max_rejected=int(raw["max_rejected"]),
     )
     return header.run, config
 

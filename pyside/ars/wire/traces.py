@@ -12,8 +12,8 @@ from ars.columns import Columns
 from ars.wire.frames import HEADER, Array, Bytes, expect, refuse
 from ars.wire.sites import SiteTable
 
-_TRACE_COLUMNS = ("trace", "sample", "values", "values", "loop", None, "failure")
-_COLUMN_NAMES = ("traces", "samples", "observes", "results", "loops", "values", "failures")
+_TRACE_COLUMNS = ("trace", "sample", "values", "values", "loop", None, "failure", "try", "sample")
+_COLUMN_NAMES = ("traces", "samples", "observes", "results", "loops", "values", "failures", "tries", "rejected")
 
 
 def decode_traces(frames: Sequence[Bytes], sites: SiteTable, first_trace: int = 0, n_traces: int = 1 << 62) -> Columns:
@@ -42,6 +42,8 @@ def decode_traces(frames: Sequence[Bytes], sites: SiteTable, first_trace: int = 
     _check_items(out, sites)
     _check_loops(out, sites)
     _check_failures(out, sites)
+    if out.tries.size:
+        _check_tries(out, sites)
     return out
 
 
@@ -59,8 +61,6 @@ def _check_traces(out: Columns, first_trace: int, n_traces: int) -> None:
         refuse(kind, f"traces: trace {int(numbers.max())} is outside the run")
     if np.unique(numbers).size != numbers.size:
         refuse(kind, "traces: a trace comes twice")
-    if out.traces["reserved"].any():
-        refuse(kind, "traces: reserved is not 0")
     if int(out.traces["failure"].max()) > max(FailureKind):
         refuse(kind, f"traces: failure {int(out.traces['failure'].max())} is unknown")
     complete = out.traces[out.traces["failure"] == 0]
@@ -69,6 +69,7 @@ def _check_traces(out: Columns, first_trace: int, n_traces: int) -> None:
 
 def _check_counts(out: Columns) -> None:
     columns = {"samples": out.samples, "observes": out.observes, "results": out.results, "loops": out.loops}
+    columns["tries"] = out.tries
     failed = out.traces["failure"] != 0
     for name, column in {**columns, "values": out.values}.items():
         counts = out.traces[f"n_{name}"].astype(np.int64)
@@ -76,7 +77,13 @@ def _check_counts(out: Columns) -> None:
             refuse(Message.TRACES, f"{name}: the traces' counts add up to {int(counts.sum())}, not {column.size}")
         if counts[failed].any():
             refuse(Message.TRACES, f"{name}: a failed trace has some")
+    n_rejected = int(out.tries["n_samples"].sum(dtype=np.uint64))
+    if n_rejected != out.rejected.size:
+        refuse(Message.TRACES, f"rejected: the tries' counts add up to {n_rejected}, not {out.rejected.size}")
     owned = np.zeros(out.traces.size, dtype=np.int64)
+    if out.rejected.size:
+        owner = np.repeat(np.repeat(np.arange(out.traces.size), out.traces["n_tries"]), out.tries["n_samples"])
+        owned += np.bincount(owner, weights=out.rejected["n_params"], minlength=out.traces.size).astype(np.int64)
     for name, column, field in (
         ("observes", out.observes, "n"),
         ("results", out.results, "n"),
@@ -90,17 +97,9 @@ def _check_counts(out: Columns) -> None:
 
 def _check_items(out: Columns, sites: SiteTable) -> None:
     kind = Message.TRACES
-    sites.check(kind, "samples", out.samples["site"], SiteKind.SAMPLE)
+    _check_samples("samples", out.samples, sites)
     sites.check(kind, "observes", out.observes["site"], SiteKind.OBSERVE)
     sites.check(kind, "results", out.results["site"], SiteKind.RESULT)
-    _log_values("samples", out.samples, "log_p")
-    for field in ("value", "log_q"):
-        if not np.isfinite(out.samples[field]).all():
-            refuse(kind, f"samples: {field} is not finite")
-    if out.samples.size:
-        announced = sites.dists[out.samples["site"]]
-        if (announced != out.samples["prior"]).any():
-            refuse(kind, "samples: a prior's kind is not the one that its site was announced with")
     _log_values("observes", out.observes, "log_p")
     _log_values("results", out.results, "log_p")
     if np.isnan(out.values).any():
@@ -108,6 +107,38 @@ def _check_items(out: Columns, sites: SiteTable) -> None:
     n_loops = np.repeat(out.traces["n_loops"].astype(np.int64), out.traces["n_samples"])
     if ((out.samples["loop"] < -1) | (out.samples["loop"] >= n_loops)).any():
         refuse(kind, "samples: loop is not the index of a loop of its trace")
+
+
+def _check_samples(column: str, samples: Array, sites: SiteTable) -> None:
+    kind = Message.TRACES
+    sites.check(kind, column, samples["site"], SiteKind.SAMPLE)
+    _log_values(column, samples, "log_p")
+    for field in ("value", "log_q"):
+        if not np.isfinite(samples[field]).all():
+            refuse(kind, f"{column}: {field} is not finite")
+    if samples.size and (sites.dists[samples["site"]] != samples["prior"]).any():
+        refuse(kind, f"{column}: a prior's kind is not the one that its site was announced with")
+
+
+def _check_tries(out: Columns, sites: SiteTable) -> None:
+    kind = Message.TRACES
+    tries = out.tries
+    _check_samples("rejected", out.rejected, sites)
+    sites.check(kind, "tries", tries["site"], SiteKind.LOOP)
+    counts = out.traces["n_tries"].astype(np.int64)
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    index = np.arange(tries.size) - first
+    parent = tries["parent"].astype(np.int64)
+    inside = parent >= 0
+    if ((parent < -1) | (inside & ((parent <= index) | (parent >= np.repeat(counts, counts))))).any():
+        refuse(kind, "tries: parent is not the index of a later try of its trace")
+    before = np.where(inside, tries["n_samples"][first + parent.clip(0)], np.repeat(out.traces["n_samples"], counts))
+    if (tries["prefix"] > before).any():
+        refuse(kind, "tries: prefix is more than the samples that its parent has")
+    if ((tries["recorded"] < 1) | (tries["rejected"] < tries["recorded"])).any():
+        refuse(kind, "tries: recorded is 0, or above rejected")
+    if (out.rejected["loop"] != np.repeat(index, tries["n_samples"])).any():
+        refuse(kind, "rejected: loop is not the index of the try that the sample belongs to")
 
 
 def _check_loops(out: Columns, sites: SiteTable) -> None:

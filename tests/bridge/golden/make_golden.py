@@ -17,7 +17,7 @@ from pathlib import Path
 MAGIC = 0x31535241
 VERSION = 1
 (HELLO, WELCOME, RUN, SITES, STEPS, REPLIES, TRACES, DONE, CANCEL, QUIT, ERROR) = range(1, 12)
-POSTERIOR, PROPOSE_PRIOR, LOOPS_PRIOR, ESTIMATE, RECORD_PRIORS = 1, 2, 4, 8, 16
+POSTERIOR, PROPOSE_PRIOR, LOOPS_PRIOR, ESTIMATE, RECORD_PRIORS, RECORD_REJECTED = 1, 2, 4, 8, 16, 32
 SAMPLE, OBSERVE, RESULT, LOOP = 1, 2, 3, 4
 UNIFORM, NORMAL, CATEGORICAL, TRUNCATED_NORMAL, SCALED_BETA, MIXTURE, PRIOR = 1, 2, 4, 12, 13, 14, 15
 NO_SITE = 0x7FFFFFFF
@@ -63,12 +63,15 @@ def run(
     max_tries: int = 1000,
     timeout: float = 60.0,
     try_timeout: float = 5.0,
+    max_rejected: int = 0,
+    reserved: int = 0,
     observed: dict[bytes, list[float]] | None = None,
     count: int | None = None,
 ) -> bytes:
     data = observed or {}
     body = struct.pack("<QQQIIIIQ", seed, first, n, flags, tries_q, runs_p, max_workers, max_tries)
     body += struct.pack("<dd", timeout, try_timeout)
+    body += struct.pack("<II", max_rejected, reserved)
     body += b"".join(struct.pack("<II", len(name), len(values)) for name, values in data.items())
     body += b"".join(pad(name) for name in data)
     body += b"".join(struct.pack(f"<{len(values)}d", *values) for values in data.values())
@@ -126,10 +129,11 @@ def trace(
     n_results: int = 0,
     n_loops: int = 0,
     n_values: int = 0,
+    n_tries: int = 0,
     log_likelihood: float = -1.5,
 ) -> bytes:
     counts = (n_samples, n_observes, n_results, n_loops, n_values)
-    return struct.pack("<QII5IIddd", number, failure, n_loops, *counts, 0, log_likelihood, 0.25, -0.5)
+    return struct.pack("<QII5IIddd", number, failure, n_loops, *counts, n_tries, log_likelihood, 0.25, -0.5)
 
 
 def sample(site_id: int = 0, loop: int = 0, prior: int = NORMAL, n_params: int = 2, value: float = 0.5) -> bytes:
@@ -142,6 +146,12 @@ def values(site_id: int, n: int, log_p: float) -> bytes:
 
 def loop(site_id: int = 4, parent: int = -1, tries: int = 3, tries_q: int = 10, accepted_q: int = 4) -> bytes:
     return struct.pack("<IIiIQdQQQQd", site_id, 0, parent, 5, tries, -0.75, tries_q, accepted_q, 2, 5, 1.5)
+
+
+def rejected_try(
+    parent: int = -1, prefix: int = 1, n_samples: int = 1, recorded: int = 1, total: int = 1, site_id: int = 4
+) -> bytes:
+    return struct.pack("<IIiIIIQ", site_id, 0, parent, prefix, n_samples, recorded, total)
 
 
 def failure(
@@ -172,6 +182,26 @@ def good_columns() -> list[bytes]:
         loop(),
         struct.pack("<7d", 0.1, 1.0, 2.0, 0.0, 1.0, -1.0, 1.0),
         failure(6),
+        b"",
+        b"",
+    ]
+
+
+def rejected_columns(tries: list[bytes] | None = None, rejected: list[bytes] | None = None) -> list[bytes]:
+    """Trace 5 has three rejected tries: one in the second, which is in none, and another of the same loop."""
+    if tries is None:
+        tries = [rejected_try(1, 1), rejected_try(-1, 1, 2, 2, 7), rejected_try(-1, 1, 0, 2, 7)]
+    if rejected is None:
+        x = {"site_id": 1, "prior": UNIFORM}
+        rejected = [sample(loop=0, **x), sample(loop=1, **x), sample(loop=1)]
+    head = trace(5, n_samples=2, n_observes=1, n_results=1, n_loops=1, n_values=13, n_tries=len(tries))
+    return [
+        head + trace(6, failure=1),
+        *good_columns()[1:5],
+        struct.pack("<13d", 0.1, 1.0, 2.0, 0.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0, 1.0, 0.0, 1.0),
+        failure(6),
+        b"".join(tries),
+        b"".join(rejected),
     ]
 
 
@@ -191,6 +221,8 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
     yield "welcome", [welcome()]
     yield "run", [run(observed={b"y": [0.5, -1.0], "donn\u00e9es".encode(): [3.0]})]
     yield "run_prior", [run(2, flags=PROPOSE_PRIOR | RECORD_PRIORS, tries_q=0, runs_p=0, timeout=0.0)]
+    recording = PROPOSE_PRIOR | RECORD_PRIORS | RECORD_REJECTED
+    yield "run_rejected", [run(3, flags=recording, tries_q=0, runs_p=0, max_rejected=64)]
     yield "sites", [sites(*GOOD_SITES)]
     yield "steps", [steps(step(17, 0, prior), step(18, 1, dist(UNIFORM, -1.0, 1.0), [(0, 0, 0.5), (0, 1, -0.5)]))]
     yield "steps_tell_only", [steps(step(19, NO_SITE, b"", [(0, i, float(i)) for i in range(128)]))]
@@ -208,6 +240,7 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
         ],
     )
     yield "traces", traces(good_columns())
+    yield "traces_rejected", traces(rejected_columns())
     yield "done", [frame(DONE, struct.pack("<13Q", 100, 3, 50, 400, 300, 250, 40, 30, 16, 0, 2, 5, 8), run=1)]
     yield "cancel", [frame(CANCEL, run=1)]
     yield "quit", [frame(QUIT)]
@@ -223,7 +256,7 @@ def broken_frames() -> Iterator[tuple[str, str, bytes]]:
     yield "short_header", "fewer bytes than a header", frame(QUIT)[:23]
     yield "empty", "no bytes", b""
     yield "size_too_large", "the header's size is more than the frame", frame(QUIT, size=32)
-    yield "size_too_small", "the header's size is less than the frame", frame(RUN, run()[24:], 0, 1, size=88 - 8)
+    yield "size_too_small", "the header's size is less than the frame", frame(RUN, run()[24:], 0, 1, size=96 - 8)
     yield "hello_truncated", "HELLO is cut", frame(HELLO, hello()[24:64])
     yield "hello_versions_reversed", "version_min above version_max", hello(3, 2)
     yield "hello_no_workers", "0 workers", hello(workers=0)
@@ -245,6 +278,9 @@ def broken_runs() -> Iterator[tuple[str, str, bytes]]:
     yield "run_unknown_flag", "an unknown flag", run(flags=64)
     yield "run_no_budget", "ESTIMATE with N = 0", run(tries_q=0)
     yield "run_no_tries", "max_tries 0", run(max_tries=0)
+    yield "run_rejected_none", "RECORD_REJECTED with max_rejected 0", run(flags=PROPOSE_PRIOR | RECORD_REJECTED)
+    yield "run_rejected_unasked", "max_rejected without RECORD_REJECTED", run(flags=PROPOSE_PRIOR, max_rejected=3)
+    yield "run_reserved", "reserved is not 0", run(reserved=1)
     yield "run_nan_timeout", "trace_timeout is NaN", run(timeout=NAN)
     yield "run_negative_timeout", "trace_timeout is negative", run(timeout=-1.0)
     yield "run_nan_try_timeout", "try_timeout is NaN", run(try_timeout=NAN)
@@ -319,6 +355,43 @@ def broken_replies() -> Iterator[tuple[str, str, bytes]]:
     yield "replies_count_too_small", "bytes after the last item", replies(reply(1, normal), reply(2, normal), count=1)
 
 
+def broken_tries() -> Iterator[tuple[str, str, list[bytes]]]:
+    inner, outer, again = rejected_try(1, 1), rejected_try(-1, 1, 2, 2, 7), rejected_try(-1, 1, 0, 2, 7)
+
+    def tries(first: bytes = inner, second: bytes = outer, third: bytes = again) -> list[bytes]:
+        return traces(rejected_columns([first, second, third]))
+
+    yield "traces_try_site", "a try of a sample's site", tries(rejected_try(1, 1, site_id=1))
+    yield "traces_try_parent_itself", "a try that is in itself", tries(rejected_try(0, 1))
+    yield "traces_try_parent_earlier", "a try in one that was over before", tries(third=rejected_try(1, 1, 0, 2, 7))
+    yield "traces_try_parent_missing", "a try in one that is not there", tries(rejected_try(3, 1))
+    yield "traces_try_parent_negative", "parent -2", tries(rejected_try(-2, 1))
+    yield "traces_try_prefix", "a try after more samples than its parent has", tries(rejected_try(1, 3))
+    yield "traces_try_prefix_trace", "a try after more samples than the trace has", tries(rejected_try(-1, 3))
+    yield "traces_try_recorded", "recorded is 0", tries(rejected_try(1, 1, 1, 0, 1))
+    yield "traces_try_rejected", "fewer rejected than recorded", tries(rejected_try(1, 1, 1, 2, 1))
+    yield "traces_try_samples", "more rejected samples than there are", tries(third=rejected_try(-1, 1, 2**32 - 1))
+    yield "traces_try_samples_few", "rejected samples that belong to nobody", tries(rejected_try(1, 1, 0))
+    x = {"site_id": 1, "prior": UNIFORM}
+    last = [sample(loop=1, **x), sample(loop=1)]
+    yield "traces_rejected_try", "a sample of another try", traces(rejected_columns(None, [sample(loop=1, **x), *last]))
+    nan = sample(loop=0, value=NAN, **x)
+    yield "traces_rejected_nan", "a rejected latent is NaN", traces(rejected_columns(None, [nan, *last]))
+    loop_site = sample(loop=0, site_id=4, prior=UNIFORM)
+    yield (
+        "traces_rejected_site",
+        "a rejected sample of a loop's site",
+        traces(rejected_columns(None, [loop_site, *last])),
+    )
+    long = rejected_columns()
+    long[7] += again
+    yield "traces_tries_long", "a column of tries that is too long", traces(long)
+    failed = rejected_columns()
+    failed[0] = failed[0][:64] + trace(6, failure=1, n_tries=1)
+    failed[7] += rejected_try(-1, 0, 0)
+    yield "traces_failed_with_tries", "a failed trace with tries", traces(failed)
+
+
 def broken_traces() -> Iterator[tuple[str, str, list[bytes]]]:
     first = trace(5, n_samples=2, n_observes=1, n_results=1, n_loops=1, n_values=7)
     second = sample(site_id=1, loop=-1, prior=UNIFORM)
@@ -342,6 +415,7 @@ def broken_traces() -> Iterator[tuple[str, str, list[bytes]]]:
     yield "traces_loop_accepted", "more accepted than tried", traces(changed(4, loop(accepted_q=11)))
     yield "traces_values", "values that belong to nobody", traces(changed(2, values(2, 0, 0.0)))
     yield "traces_value_nan", "a value is NaN", traces(changed(5, struct.pack("<7d", *[NAN] * 7)))
+    yield from broken_tries()
     likely = trace(5, n_samples=2, n_observes=1, n_results=1, n_loops=1, n_values=7, log_likelihood=INF)
     yield "traces_infinite_likelihood", "a log likelihood of +inf", traces(changed(0, likely + trace(6, failure=1)))
 
