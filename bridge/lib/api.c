@@ -149,7 +149,14 @@ static double sample_latent(const char *name, const ars_dist *prior) {
     return value;
 }
 
+/* The plain simulator pays for a look at its role and its parameters, not more. */
+static double quick(const ars_dist *d) {
+    return ars__me.role == ARS__ALONE && ars__me.in_trace ? ars__dist_quick(d, &ars__me.rng) : NAN;
+}
+
 double ars_sample(const char *name, ars_dist d) {
+    double drawn = name && *name ? quick(&d) : NAN;
+    if (!isnan(drawn)) return drawn;
     check_call(CALLER(sizeof d), "ars_sample", name);
     check_dist(&d, "ars_sample", name);
     int kept = errno;
@@ -160,6 +167,8 @@ double ars_sample(const char *name, ars_dist d) {
 }
 
 double ars_draw(ars_dist d) {
+    double drawn = quick(&d);
+    if (!isnan(drawn)) return drawn;
     check_call(CALLER(sizeof d), "ars_draw", "nuisance");
     check_dist(&d, "ars_draw", "nuisance");
     int kept = errno;

@@ -11,24 +11,34 @@
 
 /* A counter-based stream (Philox4x32-10): key from (seed, stream), counter from (trace, block). Equal arguments give
  * equal draws on every machine; different streams are independent. */
+enum { ARS__RNG_BLOCKS = 4 };
 typedef struct ars__rng {
     uint32_t key[2];
     uint64_t trace;
-    uint64_t block;
-    uint32_t out[4];
-    unsigned used; /* words of `out` already given away */
+    uint64_t block; /* the next one to be made */
+    uint32_t out[4 * ARS__RNG_BLOCKS];
+    unsigned used, made; /* words of `out` given away, and there */
 } ars__rng;
 
 void ars__rng_init(ars__rng *rng, uint64_t seed, uint64_t trace, uint64_t stream);
-uint32_t ars__rng_u32(ars__rng *rng);
+void ars__rng_refill(ars__rng *rng);    /* when all words are used up */
 double ars__rng_uniform(ars__rng *rng); /* in (0, 1), both ends excluded, 53 bits */
 double ars__rng_normal(ars__rng *rng);
+
+static inline uint32_t ars__rng_u32(ars__rng *rng) {
+    if (rng->used == rng->made) ars__rng_refill(rng);
+    return rng->out[rng->used++];
+}
 
 /* The block function itself, for known-answer tests. */
 void ars__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 /* 0 if the parameters are right; else -1 and a sentence about the wrong one in `text`. */
 int ars__dist_check(const ars_dist *d, char *text, size_t size);
+
+/* A draw without ars__dist_check, for the common kinds with parameters that are seen to be right at a glance. NAN: check,
+ * and draw with ars__dist_sample; the stream has not moved. The draw is the one that ars__dist_sample makes. */
+double ars__dist_quick(const ars_dist *d, ars__rng *rng);
 
 /* For distributions that pass ars__dist_check. The density is -inf outside the support, and NaN only for a NaN x.
  * Discrete values are returned as whole doubles; a fraction has density -inf. */

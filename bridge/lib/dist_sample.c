@@ -234,6 +234,24 @@ double ars__draw_truncated_normal(const double *a, ars__rng *rng) {
     return clamp(x, low, high);
 }
 
+/* Comparisons with NaN are false, and the difference of bounds that are not finite is not. */
+double ars__dist_quick(const ars_dist *d, ars__rng *rng) {
+    double low = d->a[0], high = d->a[1];
+    switch (d->kind) {
+    case ARS_DIST_UNIFORM:
+        return high - low > 0 && high - low <= DBL_MAX ? ars__draw_uniform(d->a, rng) : NAN;
+    case ARS_DIST_NORMAL:
+        if (!(fabs(d->a[0]) <= DBL_MAX && d->a[1] > 0 && d->a[1] <= DBL_MAX)) return NAN;
+        return clamp(ars__draw_normal(d->a, rng), -DBL_MAX, DBL_MAX);
+    case ARS_DIST_BERNOULLI:
+        return d->a[0] >= 0 && d->a[0] <= 1 ? ars__draw_bernoulli(d->a, rng) : NAN;
+    case ARS_DIST_EXPONENTIAL:
+        return d->a[0] > 0 && d->a[0] <= DBL_MAX ? ars__draw_exponential(d->a, rng) : NAN;
+    default:
+        return NAN;
+    }
+}
+
 double ars__dist_sample(const ars_dist *d, ars__rng *rng) {
     if (d->kind == ARS_DIST_CATEGORICAL) return choose(d->p, d->n, 1, ars__rng_uniform(rng));
     if (d->kind == ARS_DIST_MIXTURE) {

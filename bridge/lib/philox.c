@@ -1,14 +1,14 @@
 /* philox.c: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) and the streams made of
  * it. */
 #include <math.h>
+#include <string.h>
 
 #include "dist.h"
 
 enum { ROUNDS = 10 };
 
-void ars__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
-    uint32_t k0 = key[0], k1 = key[1];
+static void rounds(uint32_t c[4], uint32_t k0, uint32_t k1) {
+    uint32_t c0 = c[0], c1 = c[1], c2 = c[2], c3 = c[3];
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t first = (uint64_t)0xD2511F53u * c0;
         uint64_t second = (uint64_t)0xCD9E8D57u * c2;
@@ -19,10 +19,36 @@ void ars__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
+    c[0] = c0;
+    c[1] = c1;
+    c[2] = c2;
+    c[3] = c3;
+}
+
+/* The same for two counters at a time: one alone waits for its own multiplications most of the time. */
+static void rounds_of_two(uint32_t c[4], uint32_t d[4], uint32_t k0, uint32_t k1) {
+    uint32_t c0 = c[0], c1 = c[1], c2 = c[2], c3 = c[3], d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t first = (uint64_t)0xD2511F53u * c0, first_d = (uint64_t)0xD2511F53u * d0;
+        uint64_t second = (uint64_t)0xCD9E8D57u * c2, second_d = (uint64_t)0xCD9E8D57u * d2;
+        c0 = (uint32_t)(second >> 32) ^ c1 ^ k0;
+        d0 = (uint32_t)(second_d >> 32) ^ d1 ^ k0;
+        c1 = (uint32_t)second;
+        d1 = (uint32_t)second_d;
+        c2 = (uint32_t)(first >> 32) ^ c3 ^ k1;
+        d2 = (uint32_t)(first_d >> 32) ^ d3 ^ k1;
+        c3 = (uint32_t)first;
+        d3 = (uint32_t)first_d;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    memcpy(c, (uint32_t[4]){c0, c1, c2, c3}, 16);
+    memcpy(d, (uint32_t[4]){d0, d1, d2, d3}, 16);
+}
+
+void ars__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+    memcpy(out, counter, 4 * sizeof *out);
+    rounds(out, key[0], key[1]);
 }
 
 /* The finaliser of SplitMix64: a bijection of 64 bits. */
@@ -43,18 +69,28 @@ void ars__rng_init(ars__rng *rng, uint64_t seed, uint64_t trace, uint64_t stream
     rng->key[1] = (uint32_t)(key >> 32);
     rng->trace = trace;
     rng->block = 0;
-    rng->used = 4;
+    rng->used = rng->made = 0;
 }
 
-uint32_t ars__rng_u32(ars__rng *rng) {
-    if (rng->used >= 4) {
-        uint32_t counter[4] = {(uint32_t)rng->block, (uint32_t)(rng->block >> 32), (uint32_t)rng->trace,
-                               (uint32_t)(rng->trace >> 32)};
-        ars__philox(counter, rng->key, rng->out);
-        rng->block++;
-        rng->used = 0;
-    }
-    return rng->out[rng->used++];
+static void set_counter(const ars__rng *rng, uint64_t block, uint32_t out[4]) {
+    out[0] = (uint32_t)block;
+    out[1] = (uint32_t)(block >> 32);
+    out[2] = (uint32_t)rng->trace;
+    out[3] = (uint32_t)(rng->trace >> 32);
+}
+
+/* One block at first, for the many streams of which little is used; several at a time for those that go on. */
+void ars__rng_refill(ars__rng *rng) {
+    unsigned blocks = rng->block ? ARS__RNG_BLOCKS : 1;
+    for (unsigned i = 0; i < blocks; i++) set_counter(rng, rng->block + i, rng->out + 4 * i);
+    if (blocks == 1)
+        rounds(rng->out, rng->key[0], rng->key[1]);
+    else
+        for (unsigned i = 0; i < blocks; i += 2)
+            rounds_of_two(rng->out + 4 * i, rng->out + 4 * i + 4, rng->key[0], rng->key[1]);
+    rng->block += blocks;
+    rng->made = 4 * blocks;
+    rng->used = 0;
 }
 
 double ars__rng_uniform(ars__rng *rng) {
