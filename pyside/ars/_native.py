@@ -312,6 +312,69 @@ def encode_replies(
     )
 
 
+# ---- what a proposal network needs besides matrix products -----------------------------------------------------------
+
+VALUE_FEATURES: Final[int] = lib.ARS__VALUE_FEATURES
+
+
+def value_features(
+    kind: npt.NDArray[np.int64], prior: npt.NDArray[np.float64], value: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float32]:
+    """[n, VALUE_FEATURES] of values [n] drawn from priors of these kinds [n] with these parameters [n, 4]."""
+    n = len(kind)
+    if prior.shape != (n, 4) or value.shape != (n,):
+        raise ValueError(f"kinds [{n}], priors {prior.shape} and values {value.shape} do not fit each other")
+    out = np.empty((n, VALUE_FEATURES), np.float32)
+    lib.ars__value_features(
+        n,
+        ffi.from_buffer("int64_t[]", kind),
+        _doubles(prior),
+        _doubles(value),
+        ffi.from_buffer("float[]", out, require_writable=True),
+    )
+    return out
+
+
+def propose(
+    kind: DistKind,
+    components: int,
+    defensive: float,
+    raw: npt.NDArray[np.float32],
+    prior: npt.NDArray[np.float64],
+    probabilities: npt.NDArray[np.float64],
+    n_categories: npt.NDArray[np.int64],
+) -> list[bytes]:
+    """The proposals, encoded, that raw numbers [n, R] of a network mean for priors of one kind [n, 4]. Categorical ones
+    have probabilities [n, C], of which n_categories [n] count. A FloatingPointError means that there is a NaN."""
+    n, categories = len(raw), probabilities.shape[1]
+    head = ffi.new("struct ars__head *", (int(kind), components, defensive))
+    width = lib.ars__proposal_width(head, categories) + 1
+    shapes = (raw.ndim, prior.shape, probabilities.shape, n_categories.shape)
+    if shapes != (2, (n, 4), (n, categories), (n,)):
+        raise ValueError(f"{n} rows of raw numbers, and arrays of shapes {shapes[1:]}")
+    out, sizes = np.empty((n, width), np.uint64), np.empty(n, np.int64)
+    failed = lib.ars__propose_encoded(
+        head,
+        n,
+        ffi.from_buffer("float[]", raw),
+        raw.shape[1],
+        _doubles(prior),
+        _doubles(probabilities),
+        categories,
+        ffi.from_buffer("int64_t[]", n_categories),
+        ffi.from_buffer("uint64_t[]", out, require_writable=True),
+        width,
+        ffi.from_buffer("int64_t[]", sizes, require_writable=True),
+    )
+    if failed == -1:
+        raise FloatingPointError("a proposal has a parameter that is not a number")
+    if failed:
+        raise ValueError(f"{raw.shape[1]} raw numbers or {categories} categories are wrong for a {kind.name} prior")
+    whole = out.tobytes()
+    begins = range(0, len(whole), 8 * width) if n else ()
+    return [whole[begin : begin + size] for begin, size in zip(begins, sizes.tolist(), strict=True)]
+
+
 def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]:
     """One block of Philox4x32-10."""
     out = ffi.new("uint32_t[4]")

@@ -14,6 +14,7 @@ from ars._native import DistKind
 from ars.distributions import covers, decode
 
 torch = pytest.importorskip("torch")
+from ars.network import features  # noqa: E402
 from ars.network.heads import HEADS, HeadSettings, Proposal, truncated_quantile  # noqa: E402
 
 Array = npt.NDArray[np.float64]
@@ -315,3 +316,55 @@ def test_truncated_quantiles_are_placed_well(case: Case) -> None:
     exact = stats.truncnorm((low - mean) / std, (high - mean) / std, loc=mean, scale=std)
     spread = exact.ppf(0.84) - exact.ppf(0.16)
     assert np.abs(ours - exact.ppf(u.numpy())).max() < 0.1 * spread
+
+
+# ---- the same in C, for serving --------------------------------------------------------------------------------------
+
+
+@each
+@pytest.mark.parametrize("components", [1, 2, 10, 40])
+def test_the_c_code_makes_the_same_proposals(case: Case, components: int) -> None:
+    settings = SETTINGS._replace(components=components)
+    head = HEADS[case.kind]
+    generator = torch.Generator().manual_seed(components)
+    raw = head.bias(settings) + 1.5 * torch.randn((ROWS, head.size(settings)), generator=generator)
+    prior, categories = prior_tensors(case, ROWS)
+    proposal = head.build(raw.double(), prior, categories, settings)
+    expected = proposal.doubles().numpy()
+    probabilities = np.zeros((ROWS, 0)) if categories is None else np.ascontiguousarray(categories.numpy())
+    widths = np.full(ROWS, probabilities.shape[1])
+    found = _native.propose(
+        case.kind, components, settings.defensive, raw.numpy(), prior.numpy(), probabilities, widths
+    )
+    for row, encoded in enumerate(found):
+        _native.check(encoded)
+        header = np.frombuffer(encoded, dtype=_native.DTYPES["dist"], count=1)[0]
+        assert (header["kind"], header["n"]) == (proposal.kind, expected.shape[1])
+        assert np.frombuffer(encoded, offset=8) == pytest.approx(expected[row], rel=1e-9, abs=1e-300)
+
+
+def test_the_c_code_wants_what_fits_its_head() -> None:
+    raw, prior, none, widths = np.zeros((2, 30), np.float32), np.ones((2, 4)), np.zeros((2, 0)), np.zeros(2, np.int64)
+    with pytest.raises(ValueError, match="30 raw numbers or 0 categories are wrong for a POISSON prior"):
+        _native.propose(DistKind.POISSON, 10, 0.01, raw, prior, none, widths)
+    with pytest.raises(ValueError, match="wrong for a CATEGORICAL prior"):
+        _native.propose(DistKind.CATEGORICAL, 10, 0.01, raw, prior, np.ones((2, 3)) / 3, np.array([3, 4]))
+    with pytest.raises(ValueError, match="wrong for a NORMAL prior"):
+        _native.propose(DistKind.NORMAL, 64, 0.01, np.zeros((2, 192), np.float32), prior, none, widths)
+    with pytest.raises(ValueError, match="2 rows of raw numbers"):
+        _native.propose(DistKind.NORMAL, 10, 0.01, raw, prior[:1], none, widths)
+    raw[1, 3] = np.nan
+    with pytest.raises(FloatingPointError):
+        _native.propose(DistKind.NORMAL, 10, 0.01, raw, prior, none, widths)
+
+
+@each
+def test_the_c_code_sees_the_same_features(case: Case) -> None:
+    drawn = np.concatenate([_native.sample(encoded_prior(case), 20, seed=3), [0.0, -7.25, 1e9]])
+    kind = torch.full((len(drawn),), int(case.kind))
+    kind[-1] = 0  # no value
+    prior, _ = prior_tensors(case, len(drawn))
+    expected = features.value_features(kind, [case.kind], prior, torch.from_numpy(drawn)).numpy()
+    found = _native.value_features(kind.numpy(), prior.numpy(), drawn)
+    assert found.shape == (len(drawn), features.VALUE_FEATURES)
+    assert found == pytest.approx(expected, rel=1e-5, abs=2e-6)

@@ -26,7 +26,8 @@ def filled(pool: StatePool, owners: np.ndarray, first: float = 1.0) -> np.ndarra
 
 
 def read(pool: StatePool, numbers: np.ndarray, owners: np.ndarray) -> list[float]:
-    h, c = pool.get(pool.slots(numbers, owners))
+    slots = pool.slots(numbers, owners)
+    h, c = pool.hidden(slots), pool.cells(slots)
     assert torch.equal(h, -c)
     assert (h == h[:1, :, :1]).all()
     return h[0, :, 0].tolist()

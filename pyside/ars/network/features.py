@@ -155,9 +155,9 @@ def prior_features(prior: Tensor) -> Tensor:
 
 def instance_features(instance: Tensor) -> Tensor:
     """Features [n, INSTANCE_FEATURES] of "the how-manieth draw at this site", from 0."""
-    i = instance.to(torch.float32)
+    i = instance.to(torch.float64)
     columns = [0.5 * torch.log1p(i), 1 / (1 + i)]
     for period in _PERIODS:
         angle = 2 * math.pi / period * i
         columns += [torch.sin(angle), torch.cos(angle)]
-    return torch.stack(columns, dim=-1)
+    return torch.stack(columns, dim=-1).to(torch.float32)

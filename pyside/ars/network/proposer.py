@@ -1,14 +1,12 @@
-"""The network as a proposer: everything that waits is answered in one batch, without a loop over rows.
+"""The network as a proposer: everything that waits is answered in one batch.
 
 A state is the LSTM's state after it has seen a latent's site and prior, and a note of which latent that was. Its value
 comes with the next request: it is then "the value before" of the next step, as in training. Latents that were not asked
 about (inside loops with in_loops="prior", and where the network does not know the site) are told together; the LSTM is
 taken through them one after another, so that it has seen the same trace as in training.
 
-The same question has the same answer, to the last bit, whatever else is in the batch: equal rows are computed once, and
-all is computed for a multiple of BLOCK rows, some of them repeated. For less than four rows BLAS takes other paths, and
-what is left over after whole vectors of a processor is computed in another way than these. (Measured with MKL; with
-other libraries the last bits may differ, and with them, rarely, a trace.)
+The same question has the same answer, to the last bit, whatever else is in the batch (see serving.py). Equal ones are
+answered once: those of one batch, and in the whole run those that do not depend on the trace, such as its first one.
 """
 
 from __future__ import annotations
@@ -24,19 +22,26 @@ from torch import Tensor
 
 from ars._native import DTYPES, DistKind, ReplyFlag, SiteKind
 from ars.columns import Columns, Site
-from ars.errors import NetworkWarning, ObservationError, ProposalError, ProtocolError
+from ars.errors import NetworkWarning, ObservationError, ProtocolError
 from ars.network.batches import Batcher, complete
-from ars.network.core import Group, ProposalNetwork, State
+from ars.network.core import ProposalNetwork
 from ars.network.embeddings import ObservationShapeError
-from ars.network.pool import DEFAULT_MEMORY, Slots, StatePool
+from ars.network.pool import DEFAULT_MEMORY, SHARED, Slots, StatePool
+from ars.network.serving import Asked, Previous, ServingNetwork, in_blocks
 from ars.wire import PRIOR, Replies, SiteTable, StepBatch
 
-__all__ = ["BLOCK", "NetworkProposer", "UsualPriors", "usual_priors"]
+__all__ = ["NetworkProposer", "UsualPriors", "usual_priors"]
 
-BLOCK: Final = 8
-_DIST: Final = DTYPES["dist"]
 _WIDTH: Final = 4  # parameters of a prior that is not Categorical
 _LISTED: Final = 20  # addresses in a warning
+_SHARED: Final = int(SHARED)
+_REMEMBERED: Final = 1024  # answers that do not depend on the trace
+_DISCRETE: Final = (DistKind.BERNOULLI, DistKind.CATEGORICAL, DistKind.POISSON, DistKind.BINOMIAL)
+
+# A question's bytes: its state (8), its site and instance, how many values it tells (8), these, and the prior.
+_ASKED: Final = slice(8, 16)
+_TOLD_AT: Final = 24
+_TOLD_SIZE: Final = DTYPES["told"].itemsize
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -48,12 +53,14 @@ _NOTE: Final = np.dtype(
         ("site", np.int64),  # its number on the wire
         ("instance", np.int64),
         ("index", np.int64),  # in the vocabulary, -1 if it is not known there, or if there is no latent yet
+        ("kind", np.int64),  # of its prior; 0 if it is not known
         ("prior", np.float64, (_WIDTH,)),
         ("value", np.float64),
         ("pending", np.bool_),  # its value has not been told
+        ("recurrent", np.int64),  # for serving.py
     ]
 )
-_START: Final = np.array((-1, 0, -1, (0.0,) * _WIDTH, 0.0, False), dtype=_NOTE)
+_START: Final = np.array((-1, 0, -1, 0, (0.0,) * _WIDTH, 0.0, False, 0), dtype=_NOTE)
 
 
 class UsualPriors(NamedTuple):
@@ -81,114 +88,11 @@ def usual_priors(network: ProposalNetwork, columns: Columns, sites: Sequence[Sit
     return usual
 
 
-# ---- requests --------------------------------------------------------------------------------------------------------
-
-
-class _Requests(NamedTuple):
-    """Requests as arrays, one row each. What is shorter than the widest is padded with 0."""
-
-    slot: Slots  # -1: the start
-    site: Integers  # number on the wire; -1: only tells
-    instance: Integers
-    n_told: Integers
-    told_site: Integers  # [n, T]
-    told_instance: Integers
-    told_value: Floats
-    prior: Floats  # [n, 4]; 0 for Categorical
-    n_categories: Integers
-    categories: Floats  # [n, C]
-
-    def take(self, rows: Integers) -> _Requests:
-        columns: Any = (column[rows] for column in self)
-        return _Requests(*columns)
-
-    def distinct(self) -> tuple[Integers, Integers]:
-        """Rows such that no two are equal, and for every row which of those it equals."""
-        n = len(self.slot)
-        if n < 2:
-            return np.arange(n), np.zeros(n, np.int64)
-        key = np.concatenate([column.reshape(n, -1).view(np.int64) for column in self], axis=1)
-        _, first, inverse = np.unique(_as_items(key), return_index=True, return_inverse=True)
-        return first, inverse.reshape(-1)
-
-
-def _as_items(table: Integers) -> Array:
-    """Each row of a table as one item that can be compared."""
-    table = np.ascontiguousarray(table)
-    return table.view(np.dtype((np.void, table.shape[1] * table.itemsize))).reshape(-1)
-
-
-def _ragged(offsets: Integers, values: Array, width: int) -> Array:
-    """Rows of different lengths as a table, padded with 0."""
-    sizes = np.diff(offsets)
-    out = np.zeros((len(sizes), width), values.dtype)
-    row = np.repeat(np.arange(len(sizes)), sizes)
-    out[row, np.arange(len(row)) - np.repeat(offsets[:-1] - offsets[0], sizes)] = values
-    return out
-
-
-def _requests(batch: StepBatch, slots: Slots, categories: int) -> _Requests:
-    """categories: the least width of the table of probabilities."""
-    n_told = np.diff(batch.told_offsets)
-    width = int(n_told.max(initial=0))
-    asks = batch.asks
-    n_params = np.diff(batch.prior_offsets)
-    categorical = batch.prior_kind == DistKind.CATEGORICAL
-    n_categories = np.where(categorical, n_params, 0)
-    n_plain = np.where(categorical, 0, n_params)
-    if (n_plain > _WIDTH).any():
-        raise ProtocolError(f"STEPS: a prior has {int(n_plain.max())} parameters, at most {_WIDTH}")
-    of_categorical = np.repeat(categorical, n_params)
-
-    def table(counts: Integers, values: Floats, at_least: int) -> Floats:
-        return _ragged(np.concatenate([[0], np.cumsum(counts)]), values, max(at_least, int(counts.max(initial=0))))
-
-    return _Requests(
-        slots,
-        np.where(asks, batch.site.astype(np.int64), -1),
-        batch.instance.astype(np.int64),
-        n_told,
-        _ragged(batch.told_offsets, batch.told_site.astype(np.int64), width),
-        _ragged(batch.told_offsets, batch.told_instance.astype(np.int64), width),
-        _ragged(batch.told_offsets, batch.told_value, width),
-        table(n_plain, batch.prior_values[~of_categorical], _WIDTH),
-        n_categories,
-        table(n_categories, batch.prior_values[of_categorical], categories),
-    )
-
-
-# ---- answers ---------------------------------------------------------------------------------------------------------
-
-
-class _Answers(NamedTuple):
-    """One row per distinct request."""
-
-    state: State
-    notes: Array
-    proposals: list[bytes]  # b"" where it only tells
-    known: npt.NDArray[np.bool_]  # whether the network proposed
-
-
-def _in_blocks(rows: Integers) -> Integers:
-    """The rows, and as many of them again as make whole blocks."""
-    return np.resize(rows, len(rows) + -len(rows) % BLOCK)
-
-
-def _packed(group: Group, sizes: Integers, out: list[bytes]) -> None:
-    """Writes a group's proposals to their rows. sizes: by row, how many doubles; -1 for all."""
-    rows = group.rows.cpu().numpy()
-    params = group.params.cpu().numpy()
-    counts = sizes[rows]
-    counts = np.where(counts < 0, params.shape[1], counts)
-    headers = np.zeros(len(rows), _DIST)
-    headers["kind"] = int(group.kind)
-    headers["n"] = counts
-    table = np.concatenate([headers.view(np.uint64)[:, None], params.view(np.uint64)], axis=1)
-    raw = table.tobytes()
-    begins = np.arange(len(rows)) * (8 * table.shape[1])
-    ends = begins + 8 * (1 + counts)
-    for row, begin, end in zip(rows.tolist(), begins.tolist(), ends.tolist(), strict=True):
-        out[row] = raw[begin:end]  # nothing but the cutting of one buffer
+class _Answer(NamedTuple):
+    state: int
+    owner: int  # the state's: a trace, or SHARED
+    proposal: bytes  # b"" where it only tells
+    flags: int
 
 
 class NetworkProposer:
@@ -201,26 +105,26 @@ class NetworkProposer:
         self, network: ProposalNetwork, observed: Mapping[str, npt.ArrayLike], *, memory: int = DEFAULT_MEMORY
     ) -> None:
         self._network = network.eval()
-        self._device = network.sites.weight.device
         known = network.vocabulary
         self._usual = UsualPriors(np.zeros((len(known), _WIDTH)), np.zeros((len(known), known.categories)))
         self._index = np.zeros(0, np.int64)  # number on the wire -> index in the vocabulary, or -1
-        self.pool = StatePool(network.config.lstm_depth, network.config.lstm_dim, _NOTE, memory=memory,
-                              device=self._device)  # fmt: skip
-        self.answered = 0  # distinct requests
+        self._discrete = np.zeros(0, np.bool_)  # by number on the wire
+        self._remembered: dict[bytes, _Answer] = {}
+        self.pool = StatePool(network.config.lstm_depth, network.config.lstm_dim, _START, memory=memory)
+        self.answered = 0  # questions that were computed
         with torch.inference_mode():
-            self._observation = self._observe(observed)
+            self._serving = ServingNetwork(network, self._observe(observed))
 
     def _observe(self, observed: Mapping[str, npt.ArrayLike]) -> Tensor:
         """The embedding of the data, [1, E]."""
-        shapes = self._network.observation_shapes
+        shapes, device = self._network.observation_shapes, self._network.sites.weight.device
         tensors: dict[str, Tensor] = {}
         for name, value in observed.items():
             array = np.asarray(value, dtype=np.float64)
             flat = array.ndim < 2 or len(shapes.get(name, ())) < 2
             tensors[name] = torch.from_numpy(array.astype(np.float32).reshape((1, -1) if flat else (1, *array.shape)))
         try:
-            return self._network.observe({name: tensor.to(self._device) for name, tensor in tensors.items()})
+            return self._network.observe({name: tensor.to(device) for name, tensor in tensors.items()})
         except ObservationShapeError as error:
             raise ObservationError(f"the observed data do not fit the network: {error}") from error
 
@@ -235,6 +139,7 @@ class NetworkProposer:
         if len(sites) > len(self._index):
             new = [self._find(site) for site in sites.all()[len(self._index) :]]
             self._index = np.concatenate([self._index, np.array(new, np.int64)])
+            self._discrete = np.isin(sites.dists, _DISCRETE)
 
     def _find(self, site: Site) -> int:
         index = self._network.vocabulary.index(site.address) if site.kind is SiteKind.SAMPLE else -1
@@ -270,132 +175,185 @@ class NetworkProposer:
     def step(self, batch: StepBatch, sites: SiteTable) -> Replies:
         self._know(sites)
         slots = self.pool.slots(batch.state, batch.trace)
-        requests = _requests(batch, slots, self._network.vocabulary.categories)
-        first, which = requests.distinct()
-        self.answered += len(first)
-        with torch.inference_mode():
-            answers = self._answer(requests.take(first))
-            # Equal requests share an answer, and those of one trace share the new state.
-            pairs = np.stack([which, batch.trace.view(np.int64)], axis=1)
-            _, owner, new = np.unique(_as_items(pairs), return_index=True, return_inverse=True)
-            made = self.pool.allocate(batch.trace[owner])
-            at = torch.from_numpy(which[owner]).to(self._device)
-            self.pool.put(made, *(part.index_select(1, at) for part in answers.state))
-            self.pool.notes[made] = answers.notes[which[owner]]
-        unknown = batch.asks & ~answers.known[which]
-        flags = np.where(unknown, int(ReplyFlag.ALWAYS_PRIOR), 0).astype(np.uint32)
-        return Replies(
-            self.pool.numbers(made)[new.reshape(-1)], flags, [answers.proposals[row] for row in which.tolist()]
-        )
+        questions = batch.questions
+        new: dict[bytes, int] = {}  # question -> the first row that asks it
+        for row, question in enumerate(questions):
+            if question not in self._remembered:
+                new.setdefault(question, row)
+        fresh: dict[bytes, _Answer] = {}
+        if new:
+            self.answered += len(new)
+            with torch.inference_mode():
+                fresh = self._answer(batch, slots, new)
+        answers = [fresh.get(question) or self._remembered[question] for question in questions]
+        states = [answer.state for answer in answers]
+        self._own(batch.trace.tolist(), answers, states)
+        flags = np.array([answer.flags for answer in answers], np.uint32)
+        return Replies(np.array(states, np.uint64), flags, [answer.proposal for answer in answers])
 
     def end_trace(self, traces: Array) -> None:
         self.pool.release(traces)
 
+    def _own(self, traces: Sequence[int], answers: Sequence[_Answer], states: list[int]) -> None:
+        """A trace that was given another's answer gets a copy of the state, to keep for its own time."""
+        copies: dict[tuple[int, int], list[int]] = {}
+        for row, (trace, answer) in enumerate(zip(traces, answers, strict=True)):
+            if answer.owner not in (trace, _SHARED):
+                copies.setdefault((trace, answer.state), []).append(row)
+        if not copies:
+            return
+        made = self.pool.allocate(np.array([trace for trace, _ in copies], np.uint64))
+        given = np.array([state for _, state in copies], np.uint64)
+        givers = np.array([answers[rows[0]].owner for rows in copies.values()], np.uint64)
+        self.pool.copy(self.pool.slots(given, givers), made)
+        for rows, number in zip(copies.values(), self.pool.numbers(made).tolist(), strict=True):
+            for row in rows:
+                states[row] = number
+
     # ---- one batch ---------------------------------------------------------------------------------------------------
 
-    def _answer(self, requests: _Requests) -> _Answers:
-        h, c = self.pool.get(requests.slot)
-        notes = self.pool.notes[requests.slot]
-        notes[requests.slot < 0] = _START
-        self._tell(requests, notes, h, c)
-        proposals = [b""] * len(notes)
-        known = np.zeros(len(notes), np.bool_)
-        asks = np.flatnonzero(requests.site >= 0)
-        if not len(asks):
-            return _Answers((h, c), notes, proposals, known)
-        index = self._index[requests.site]  # of a row that asks
-        known[asks] = index[asks] >= 0
-        prior = np.where(known[:, None], requests.prior, 0.0)
-        categories = np.where(known[:, None], requests.categories, 0.0)
-        rows = self._padded(asks, index)
-        out = self._advance(rows, index[rows], requests.instance[rows], prior[rows], categories[rows], notes, h, c)
-        computed = [b""] * len(rows)
-        kinds, probabilities = self._tensor(index[rows]), self._categories(categories[rows])
-        sizes = np.where(requests.n_categories[rows] > 0, requests.n_categories[rows], -1)
-        for group in self._network.propose(out, kinds, self._tensor(prior[rows]), probabilities):
-            if bool(torch.isnan(group.params).any()):
-                raise ProposalError("the network's proposals are not numbers (NaN): its weights are damaged")
-            _packed(group, sizes, computed)
-        for row, proposal in zip(asks.tolist(), computed, strict=False):  # what was repeated comes last
-            proposals[row] = proposal or PRIOR
-        notes["site"][asks] = requests.site[asks]
-        notes["instance"][asks] = requests.instance[asks]
-        notes["index"][asks] = index[asks]
-        notes["prior"][asks] = prior[asks]
-        notes["value"][asks] = 0.0
-        notes["pending"][asks] = True
-        return _Answers((h, c), notes, proposals, known)
+    def _answer(self, batch: StepBatch, slots: Slots, new: Mapping[bytes, int]) -> dict[bytes, _Answer]:
+        """Answers to these questions, each with the row that asks it."""
+        rows = np.fromiter(new.values(), np.int64, len(new))
+        shared = self._independent(batch, slots, rows)
+        at, notes, scratch = self._told(batch, slots[rows], rows)
+        owners = np.where(shared, SHARED, batch.trace[rows])
+        made = self.pool.allocate(owners)
+        asks = np.flatnonzero(batch.asks[rows])
+        proposals = [b""] * len(rows)
+        if len(asks) < len(rows):
+            only = np.setdiff1d(np.arange(len(rows)), asks)
+            self.pool.copy(at[only], made[only])
+        if len(asks):
+            questions = list(new)
+            mine = [questions[i] for i in asks.tolist()]
+            found, notes[asks] = self._propose(batch, rows[asks], mine, at[asks], made[asks], notes[asks])
+            for i, proposal in zip(asks.tolist(), found, strict=True):
+                proposals[i] = proposal
+        notes["recurrent"] = 0
+        self.pool.notes[made] = notes
+        self.pool.free(scratch)
+        states, always = self.pool.numbers(made).tolist(), int(ReplyFlag.ALWAYS_PRIOR)
+        flags = [always if proposal is PRIOR else 0 for proposal in proposals]
+        answers = dict(zip(new, map(_Answer, states, owners.tolist(), proposals, flags), strict=True))
+        for question, independent in zip(new, shared.tolist(), strict=True):
+            if independent:
+                self._remembered[question] = answers[question]
+        return answers
 
-    def _tell(self, requests: _Requests, notes: Array, h: Tensor, c: Tensor) -> None:
-        """Takes notes, h and c through what was told. They are changed in place."""
-        pending = notes["pending"].copy()
-        if pending.any():
-            some = requests.n_told > 0
-            same = np.zeros(len(some), np.bool_)
-            if requests.told_site.shape[1]:
-                same = (requests.told_site[:, 0] == notes["site"]) & (requests.told_instance[:, 0] == notes["instance"])
-                notes["value"][pending] = requests.told_value[pending, 0]
-            if (pending & ~(some & same)).any():
+    def _independent(self, batch: StepBatch, slots: Slots, rows: Integers) -> npt.NDArray[np.bool_]:
+        """Which questions may well be asked in other traces too: those from a shared state, with nothing told but
+        discrete values. As many as there is room to remember."""
+        shared = self.pool.is_shared(slots[rows])
+        if shared.any():
+            continuous = np.concatenate([[0], np.cumsum(~self._discrete[batch.told_site])])
+            shared &= continuous[batch.told_offsets[rows + 1]] == continuous[batch.told_offsets[rows]]
+            shared &= np.cumsum(shared) <= _REMEMBERED - len(self._remembered)
+        return shared
+
+    def _propose(
+        self, batch: StepBatch, rows: Integers, questions: Sequence[bytes], at: Slots, to: Slots, notes: Array
+    ) -> tuple[list[bytes], Array]:
+        """Steps to the latents that are asked about, and proposes them: the proposals, and the new notes."""
+        n_told = (batch.told_offsets[rows + 1] - batch.told_offsets[rows]).tolist()
+        keys = [q[_ASKED] + q[_TOLD_AT + _TOLD_SIZE * n :] for q, n in zip(questions, n_told, strict=True)]
+        asked = self._serving.questions(keys, lambda places: self._asked(batch, rows[places]))
+        kind = self._serving.kind_of(asked)
+        order = _padded(kind)
+        h, value = self._step(at, to, asked, notes, order)
+        proposals = self._serving.propose(h, asked[order], value, len(rows))
+        new = self._noted(batch.site[rows], batch.instance[rows], asked)
+        new["pending"] = True
+        return [proposal or PRIOR for proposal in proposals], new
+
+    def _noted(self, site: Array, instance: Array, asked: Integers) -> Array:
+        new = np.zeros(len(site), _NOTE)
+        new["site"], new["instance"], new["index"] = site, instance, self._index[site]
+        new["kind"], new["prior"] = self._serving.kind_of(asked), self._serving.prior_of(asked)
+        return new
+
+    def _asked(self, batch: StepBatch, rows: Integers) -> Asked:
+        """Questions that have not been met before, as arrays."""
+        index = self._index[batch.site[rows]]
+        n_params = batch.prior_offsets[rows + 1] - batch.prior_offsets[rows]
+        categorical = batch.prior_kind[rows] == DistKind.CATEGORICAL
+        known = index >= 0
+        prior = _table(batch, rows, np.where(known & ~categorical, n_params, 0), _WIDTH)
+        n_categories = np.where(known & categorical, n_params, 0)
+        categories = _table(batch, rows, n_categories, self._network.vocabulary.categories)
+        return Asked(index, batch.instance[rows].astype(np.int64), prior, categories, n_categories)
+
+    def _step(self, at: Slots, to: Slots, asked: Integers, notes: Array, order: Integers) -> tuple[Tensor, Tensor]:
+        """One step of the LSTM, computed in this order of rows: what proposals are made from, in that order."""
+        before = notes[order]
+        value = self._serving.value(Previous(before["kind"], before["index"], before["prior"], before["value"]))
+        h, c = self._serving.advance(self.pool, at[order], asked[order], value)
+        self.pool.put(to, h[:, : len(to)], c[:, : len(to)])
+        return h[-1], value
+
+    # ---- what was told -----------------------------------------------------------------------------------------------
+
+    def _told(self, batch: StepBatch, at: Slots, rows: Integers) -> tuple[Slots, Array, Slots]:
+        """Where these rows stand after what they tell: their slots and notes, and slots to be freed when done."""
+        notes = self.pool.notes[at]
+        begin, end = batch.told_offsets[rows], batch.told_offsets[rows + 1]
+        pending = np.flatnonzero(notes["pending"])
+        if len(pending):
+            first = begin[pending]
+            if (first >= end[pending]).any() or not (
+                (batch.told_site[first] == notes["site"][pending])
+                & (batch.told_instance[first] == notes["instance"][pending])
+            ).all():
                 raise ProtocolError("STEPS: the first value told is not that of the latent that was last asked about")
-            notes["pending"] = False
-        done = pending.astype(np.int64)
-        while len(rows := np.flatnonzero(requests.n_told > done)):
-            at = done[rows]
-            site = requests.told_site[rows, at]
-            instance = requests.told_instance[rows, at]
-            index = self._index[site]
-            known = (index >= 0)[:, None]
-            prior = np.where(known, self._usual.prior[index] if len(self._usual.prior) else 0.0, 0.0)
-            categories = np.where(known, self._usual.categories[index] if len(self._usual.prior) else 0.0, 0.0)
-            each = _in_blocks(np.arange(len(rows)))
-            self._advance(rows[each], index[each], instance[each], prior[each], categories[each], notes, h, c)
-            notes["site"][rows] = site
-            notes["instance"][rows] = instance
-            notes["index"][rows] = index
-            notes["prior"][rows] = prior
-            notes["value"][rows] = requests.told_value[rows, at]
-            done[rows] += 1
+            notes["value"][pending] = batch.told_value[first]
+            notes["pending"][pending] = False
+            begin = begin.copy()
+            begin[pending] += 1
+        scratch = np.zeros(0, np.int64)
+        while len(some := np.flatnonzero(begin < end)):
+            if not len(scratch):
+                at, begin = at.copy(), begin.copy()
+            to = self.pool.allocate(batch.trace[rows[some]])
+            notes[some] = self._pass(batch, begin[some], at[some], to, notes[some])
+            passed = np.intersect1d(at[some], scratch)
+            self.pool.free(passed)
+            scratch = np.concatenate([np.setdiff1d(scratch, passed), to])
+            at[some] = to
+            begin[some] += 1
+        return at, notes, scratch
 
-    def _padded(self, asks: Integers, index: Integers) -> Integers:
-        """The rows that ask, then repetitions, so that every family of priors has whole blocks."""
-        kinds = self._network.kinds.cpu().numpy()[index[asks] + 1]
-        parts = [asks]
-        for kind in np.unique(kinds).tolist():  # families, not rows
-            rows = asks[kinds == kind]
-            parts.append(_in_blocks(rows)[len(rows) :])
-        return np.concatenate(parts)
+    def _pass(self, batch: StepBatch, told: Integers, at: Slots, to: Slots, notes: Array) -> Array:
+        """Steps past latents that were not asked about; the new notes."""
+        site, instance = batch.told_site[told], batch.told_instance[told]
+        keys = [b"told %d %d" % pair for pair in zip(site.tolist(), instance.tolist(), strict=True)]
+        asked = self._serving.questions(keys, lambda places: self._usually(site[places], instance[places]))
+        self._step(at, to, asked, notes, in_blocks(np.arange(len(told))))
+        new = self._noted(site, instance, asked)
+        new["value"] = batch.told_value[told]
+        return new
 
-    def _advance(
-        self,
-        rows: Integers,
-        index: Integers,
-        instance: Integers,
-        prior: Floats,
-        categories: Floats,
-        notes: Array,
-        h: Tensor,
-        c: Tensor,
-    ) -> Tensor:
-        """One step of the LSTM for these rows (a row may be repeated), whose h and c are replaced."""
-        before = notes[rows]
-        x = self._network.inputs(
-            self._observation,
-            self._tensor(index),
-            self._tensor(instance),
-            self._tensor(prior),
-            self._categories(categories),
-            self._tensor(before["index"]),
-            self._tensor(before["value"]),
-            self._tensor(before["prior"]),
-        )
-        at = self._tensor(rows)
-        out, (new_h, new_c) = self._network.advance(x, (h.index_select(1, at), c.index_select(1, at)))
-        h.index_copy_(1, at, new_h)
-        c.index_copy_(1, at, new_c)
-        return out
+    def _usually(self, site: Array, instance: Array) -> Asked:
+        """What would have been asked about latents that are told without a prior."""
+        index = self._index[site]
+        known = index >= 0
+        prior, categories = (np.zeros((len(site), table.shape[1])) for table in self._usual)
+        prior[known], categories[known] = self._usual.prior[index[known]], self._usual.categories[index[known]]
+        return Asked(index, instance.astype(np.int64), prior, categories, np.count_nonzero(categories, axis=1))
 
-    def _tensor(self, array: Array) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
 
-    def _categories(self, categories: Floats) -> Tensor | None:
-        return self._tensor(categories) if categories.shape[1] else None
+def _padded(kinds: Integers) -> Integers:
+    """All rows, then repetitions, so that every family of priors has whole blocks."""
+    rows = np.arange(len(kinds))
+    if (kinds == kinds[0]).all():
+        return in_blocks(rows)
+    families = [rows[kinds == kind] for kind in np.unique(kinds).tolist()]
+    return np.concatenate([rows, *(in_blocks(family)[len(family) :] for family in families)])
+
+
+def _table(batch: StepBatch, rows: Integers, counts: Integers, width: int) -> Floats:
+    """The first so many parameters of these rows' priors, padded with 0 to this width or more."""
+    out = np.zeros((len(rows), max(width, int(counts.max(initial=0)))))
+    row = np.repeat(np.arange(len(rows)), counts)
+    column = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    out[row, column] = batch.prior_values[np.repeat(batch.prior_offsets[rows], counts) + column]
+    return out

@@ -1,0 +1,42 @@
+/* serve.h: what a proposal network needs besides matrix products, row by row, so that a row's numbers never depend on what
+ * else is in its batch. The formulas are those of pyside/ars/network/features.py and heads.py, which training
+ * differentiates; the tests compare them. Not part of libars. */
+#ifndef ARS_CFFI_SERVE_H
+#define ARS_CFFI_SERVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* cffi: begin */
+enum { ARS__VALUE_FEATURES = 22 };
+
+/* features.c: what the network sees of n values. kind[i] is the kind of the prior that value[i] was drawn from, prior[4 i]
+ * its parameters; kind 0 is no value, and has features 0. out: n rows of ARS__VALUE_FEATURES. */
+void ars__value_features(size_t n, const int64_t *kind, const double *prior, const double *value, float *out);
+
+/* How a family of priors is proposed for: heads.py's HeadSettings. */
+struct ars__head {
+    unsigned kind;       /* of the prior */
+    uint32_t components; /* of a mixture, the prior's not counted */
+    double defensive;    /* the prior's share */
+};
+
+/* The doubles of the longest proposal that this head makes; for a Categorical prior `categories`. 0: there is no such
+ * head. */
+size_t ars__proposal_width(const struct ars__head *head, size_t categories);
+
+/* heads.c: n proposals, encoded. raw: n rows of raw_width numbers from the network; prior: n rows of 4 parameters;
+ * probabilities: n rows of `categories`, of which row i has n_categories[i] (Categorical only). out: n rows of `stride`
+ * words, at least one more than ars__proposal_width; sizes: the bytes of each proposal. Returns 0; -1 if a number is NaN;
+ * -2 if the sizes do not fit the head. */
+int ars__propose_encoded(const struct ars__head *head, size_t n, const float *raw, size_t raw_width,
+                         const double *prior, const double *probabilities, size_t categories,
+                         const int64_t *n_categories, uint64_t *out, size_t stride, int64_t *sizes);
+/* cffi: end */
+
+/* features.c: quantiles u[0 .. n - 1] of a TruncatedNormal with parameters p, good enough to place components. */
+void ars__truncated_quantiles(const double *p, size_t n, const double *u, double *out);
+/* features.c: the quantile function of the standard Normal, 0 < u < 1. */
+double ars__normal_quantile(double u);
+
+#endif /* ARS_CFFI_SERVE_H */
