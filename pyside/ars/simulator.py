@@ -45,8 +45,14 @@ OnFailure = Literal["raise", "zero", "skip"]
 
 _Result = TypeVar("_Result", bound=Traces)
 _LARGEST_WORKERS = 256  # ARS__MAX_WORKERS
+_WORKERS_PER_CORE = 8
+_WAITING_PER_CORE = 32  # where the controller is asked: a batch that it answers is about half of those that run
 _DEFAULT_BUDGET = Budget()
 _PROBE = 16  # traces that show which sites a simulator has
+
+
+def _workers(per_core: int) -> int:
+    return min(per_core * len(os.sched_getaffinity(0)), _LARGEST_WORKERS)
 
 
 @contextlib.contextmanager
@@ -78,8 +84,8 @@ class Simulator:
     It is started at the first run, stays for the next ones, and ends with ``close``, with the ``with`` block, or at the
     latest with the Python process. One run at a time.
 
-    workers: processes that run traces (default: 8 per core). startup_timeout: seconds for the simulator's own
-    initialisation. env: variables to add to its environment. show_stdout: let its output through.
+    workers: processes that run traces (default: 8 per core, and 32 per core where proposals are asked for).
+    startup_timeout: seconds for the simulator's own initialisation. env: variables to add to its environment. show_stdout: let its output through.
 
     Limits: trace_timeout, seconds that a trace may take of its own time, 0 for no limit; try_timeout, the same for one
     try of a loop; max_tries, of one entry of a loop; max_snapshots, per worker, so the loops that one trace may enter
@@ -381,11 +387,25 @@ class Simulator:
             flags=flags,
             tries_q=budget.N if budget else 0,
             runs_p=budget.M if budget else 0,
+            max_workers=self._most_workers(flags),
             max_tries=self.limits.max_tries,
             trace_timeout=self.limits.trace_timeout,
             try_timeout=self.limits.try_timeout,
             observed=observed or {},
         )
+
+    def _all_workers(self) -> int | None:
+        """How many the family has; None if a variable says so."""
+        if self.workers is not None or "ARS_WORKERS" in {**os.environ, **self.env}:
+            return self.workers
+        return _workers(_WAITING_PER_CORE)
+
+    def _most_workers(self, flags: RunFlag) -> int:
+        """How many of the workers a run uses; 0 for all. A process that waits for a proposal leaves its core to others,
+        and the more wait the larger are the batches."""
+        if self.workers is not None or not flags & RunFlag.PROPOSE_PRIOR:
+            return 0
+        return _workers(_WORKERS_PER_CORE)
 
     def _run(
         self,
@@ -496,7 +516,7 @@ class Simulator:
         if self._session is None or self._session.closed:
             self._session = Session(
                 self.command,
-                workers=self.workers,
+                workers=self._all_workers(),
                 env={**self.limits.environment({**os.environ, **self.env}), **self.env},
                 cwd=self.cwd,
                 startup_timeout=self.startup_timeout,

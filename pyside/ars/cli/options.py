@@ -43,7 +43,10 @@ def add_simulator(parser: argparse.ArgumentParser, what: str = "EXE", more: str 
         help=f"the simulator and its arguments; put -- before arguments that begin with a dash{more}",
     )
     parser.add_argument(
-        "--workers", type=at_least(1), metavar="N", help="processes that run traces (default: 8 per core)"
+        "--workers",
+        type=at_least(1),
+        metavar="N",
+        help="processes that run traces (default: 8 per core, 32 where proposals are asked for)",
     )
 
 
