@@ -85,7 +85,8 @@ class Simulator:
     latest with the Python process. One run at a time.
 
     workers: processes that run traces (default: 8 per core, and 32 per core where proposals are asked for).
-    startup_timeout: seconds for the simulator's own initialisation. env: variables to add to its environment. show_stdout: let its output through.
+    startup_timeout: seconds for the simulator's own initialisation. env: variables to add to its environment.
+    show_stdout: let its output through.
 
     Limits: trace_timeout, seconds that a trace may take of its own time, 0 for no limit; try_timeout, the same for one
     try of a loop; max_tries, of one entry of a loop; max_snapshots, per worker, so the loops that one trace may enter
