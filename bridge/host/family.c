@@ -14,6 +14,7 @@
 #include "host.h"
 
 enum { SPAWN_LIMIT_S = 60, KILL_LIMIT_S = 10, STOP_LIMIT_MS = 2000, FORK_TRIES = 5, FIRST_BACKOFF_MS = 100 };
+enum { MESSAGES_PER_TURN = 4 * ARS__MAX_WORKERS }; /* more than the zygote ever has to say at once */
 
 uint64_t ars__current_trace(const struct worker *worker) {
     return worker->first + worker->finished;
@@ -166,7 +167,7 @@ static void fork_failed(struct host *host, uint32_t w, int status) {
 /* ---- words from the zygote --------------------------------------------------------------------------------------- */
 
 void ars__family_receive(struct host *host) {
-    while (!host->zygote_lost) {
+    for (int i = 0; i < MESSAGES_PER_TURN && !host->zygote_lost; i++) {
         struct ars__zygote_message m;
         ssize_t n = recv(host->zygote_fd, &m, sizeof m, MSG_DONTWAIT | MSG_TRUNC);
         if (n < 0 && errno == EINTR) continue;

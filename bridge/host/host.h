@@ -60,6 +60,7 @@ struct worker {
 
     /* Its own time in the current trace. The clock stands still while the controller is asked (waiting > 0). */
     uint64_t begun, spent, since, looked;
+    uint64_t begun_before; /* heartbeats when it got its order; there is one per trace */
     uint32_t waiting;
 
     bool broken;                  /* its ring makes no sense: do not read it again */

@@ -55,6 +55,7 @@ static void look(struct host *host) {
 static long sleep_ms(struct host *host) {
     if (!host->blocked && (host->look_at_all || ars__attention_waiting(host))) return 0;
     if (!host->run.active) return IDLE_MS;
+    if (host->run.hopeless.kind && host->run.queued && !host->blocked) return 0;
     uint64_t until = host->next_tick, now = ars__now();
     if (host->n_traces_out && !host->blocked && ars__columns_due_at(host) < until) until = ars__columns_due_at(host);
     if (host->n_steps_out && !host->blocked && ars__steps_due_at(host) < until) until = ars__steps_due_at(host);

@@ -159,6 +159,7 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
                          uint32_t status) {
     struct ars__snapshot *s = slot_at(host, worker, slot);
     struct ars_wire_failure *failure = &worker->snapshot_failure;
+    const struct ars_wire_run *wanted = &host->run.config;
     struct ars_wire_loop l;
     ars__why why;
     memcpy(&l, r->loops + loop * sizeof l, sizeof l);
@@ -177,6 +178,15 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
             failure->loop = failure->site = ARS_NO_SITE;
             snprintf(failure->text, sizeof failure->text, "a continuation failed in an unknown way: %s", why.text);
         }
+    } else if (status == ARS__SLOT_DONE && (l.tries_q != wanted->tries_q || l.runs_p != wanted->runs_p)) {
+        *failure = (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL};
+        snprintf(failure->text, sizeof failure->text,
+                 "a loop has %llu tries under q and %llu runs under p, which are not the %u and %u that were asked for",
+                 (unsigned long long)l.tries_q, (unsigned long long)l.runs_p, wanted->tries_q, wanted->runs_p);
+    } else if (status == ARS__SLOT_DONE) {
+        host->run.counters.continuations += l.forks;
+        host->run.counters.tries_q += l.tries_q;
+        host->run.counters.tries_p += l.tries_p;
     }
     uint32_t none = ARS__NO_SLOT;
     memcpy(r->slots + loop * sizeof none, &none, sizeof none);

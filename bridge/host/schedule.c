@@ -6,7 +6,7 @@
 #include "futex.h"
 #include "host.h"
 
-enum { TICK_MS = 50, LONGEST_CHUNK = 256, IDLE_LIMIT_S = 10 };
+enum { TICK_MS = 50, LONGEST_CHUNK = 256, IDLE_LIMIT_S = 10, FAILURES_PER_TURN = 1024 };
 
 /* A single step of a trace's clock counts for no more than this: if we were stopped ourselves, nobody's time is up. */
 #define ARS__LONGEST_STEP (250 * ARS__MS)
@@ -129,7 +129,7 @@ static void hand_out(struct host *host, uint32_t w) {
     worker->first = order.first;
     worker->count = order.count;
     worker->finished = 0;
-    worker->begun = atomic_load_explicit(&shared->traces_begun, memory_order_relaxed);
+    worker->begun = worker->begun_before = atomic_load_explicit(&shared->traces_begun, memory_order_relaxed);
     ars__clock_reset(host, worker);
     shared->order_first = order.first;
     shared->order_count = order.count;
@@ -156,9 +156,9 @@ void ars__worker_look(struct host *host, uint32_t w) {
     if (!worker->has_order) hand_out(host, w);
 }
 
-/* Fails queued traces as fast as the link takes them. */
+/* Fails queued traces as fast as the link takes them, and stops in between to hear the controller. */
 static void fail_queue(struct host *host) {
-    while (host->run.queued && !host->blocked && !host->disconnected) {
+    for (int i = 0; i < FAILURES_PER_TURN && host->run.queued && !host->blocked && !host->disconnected; i++) {
         host->run.hopeless.trace = dequeue(&host->run, 1).first;
         ars__columns_fail(host, &host->run.hopeless, 0);
         if (ars__columns_due(host)) ars__link_flush(host, false);
@@ -204,6 +204,11 @@ void ars__clock_reset(struct host *host, struct worker *worker) {
 static void check_time(struct host *host, uint32_t w) {
     struct worker *worker = &host->workers[w];
     uint64_t begun = atomic_load_explicit(&ars__worker_at(host->shm, w)->traces_begun, memory_order_relaxed);
+    if (begun - worker->begun_before > worker->count) { /* or a heart that races would keep the clock at 0 for ever */
+        ars__family_condemn(host, w, ARS_FAIL_PROTOCOL,
+                            "the simulator's process said that it had begun more traces than it was given");
+        return;
+    }
     if (begun != worker->begun) {
         worker->begun = begun;
         ars__clock_reset(host, worker);
