@@ -3,6 +3,7 @@
 #   make demo     run the demonstration; its output is in demo/
 #   make test     lint, C tests, C tests under sanitizers, Python and system tests
 #   make lint     ruff, mypy, clang-format       make format   apply what the linters can
+#   make fuzz     10 million inputs for every decoder (FUZZ_RUNS=...); findings stay in build-fuzz/
 #   make build    CMake build in build/          make clean    remove everything that was made here
 #
 # Variables: PYTHON (python3), JOBS (all cores), PYTEST_ARGS (make test PYTEST_ARGS='-k nested').
@@ -12,8 +13,10 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST_ARGS ?=
 BUILD := build
 BUILD_ASAN := build-asan
+BUILD_FUZZ := build-fuzz
+FUZZ_RUNS ?= 10000000
 VENV := .venv
-export PYTHON JOBS PYTEST_ARGS BUILD BUILD_ASAN VENV
+export PYTHON JOBS PYTEST_ARGS BUILD BUILD_ASAN BUILD_FUZZ FUZZ_RUNS VENV
 
 # Constraints given with -c do not reach the environments that pip makes to build packages in; this variable does.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
@@ -28,7 +31,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: all demo test build build-asan install lint lint-only format clean setup-build setup-test
+.PHONY: all demo test fuzz build build-asan install lint lint-only format clean setup-build setup-test
 
 all: build
 
@@ -37,6 +40,9 @@ demo: install
 
 test: setup-test install build build-asan
 	@tools/test.sh
+
+fuzz: setup-test install
+	@tools/fuzz.sh
 
 lint: setup-test install lint-only
 
@@ -89,6 +95,6 @@ $(VENV)/.installed: $(VENV)/.requirements $(WHEEL_SOURCES)
 	@touch $@
 
 clean:
-	rm -rf $(BUILD) $(BUILD_ASAN) $(BUILD).log $(BUILD_ASAN).log $(VENV) demo dist .mypy_cache .ruff_cache .pytest_cache \
+	rm -rf $(BUILD) $(BUILD_ASAN) $(BUILD_FUZZ) $(BUILD).log $(BUILD_ASAN).log $(VENV) demo dist .mypy_cache .ruff_cache .pytest_cache \
 	    .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

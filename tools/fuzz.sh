@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 : "${FUZZ_RUNS:=10000000}" "${JOBS:=$(nproc)}" "${VENV:=.venv}" "${BUILD_FUZZ:=build-fuzz}"
-targets=(fuzz_message fuzz_traces fuzz_reply fuzz_segment)
+targets=(fuzz_message fuzz_steps fuzz_traces fuzz_reply fuzz_segment)
 
 has_libfuzzer() {
     local probe

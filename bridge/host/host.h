@@ -197,6 +197,9 @@ void ars__relay_question(struct host *host, uint32_t channel);
 /* A reply item that ars__check_reply has accepted. False: the controller broke the protocol (host->error). */
 bool ars__relay_reply(struct host *host, const unsigned char *item);
 void ars__relay_reset(struct host *host, uint32_t worker); /* forgets the questions of a dead family */
+/* The trace is over. Whoever still waits in its name is dead or never waited: its answer must not stop the clock of the
+ * next trace, nor be taken for the answer to a question of whoever has the mailbox then. */
+void ars__relay_drop(struct host *host, uint32_t worker);
 
 /* ---- records.c --------------------------------------------------------------------------------------------------- */
 /* Reads the worker's ring and its snapshots' results. `last`: the family is dead, nobody will write any more. False: there

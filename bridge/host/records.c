@@ -137,6 +137,7 @@ static void account(struct host *host, struct worker *worker, const struct recor
     worker->parsed += header.size;
     worker->finished++;
     worker->last_failed = r->view.trace.failure != 0;
+    ars__relay_drop(host, (uint32_t)(worker - host->workers));
     ars__clock_reset(host, worker);
 }
 
@@ -183,10 +184,6 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
         snprintf(failure->text, sizeof failure->text,
                  "a loop has %llu tries under q and %llu runs under p, which are not the %u and %u that were asked for",
                  (unsigned long long)l.tries_q, (unsigned long long)l.runs_p, wanted->tries_q, wanted->runs_p);
-    } else if (status == ARS__SLOT_DONE) {
-        host->run.counters.continuations += l.forks;
-        host->run.counters.tries_q += l.tries_q;
-        host->run.counters.tries_p += l.tries_p;
     }
     uint32_t none = ARS__NO_SLOT;
     memcpy(r->slots + loop * sizeof none, &none, sizeof none);

@@ -129,6 +129,17 @@ static void reset_channel(struct host *host, uint32_t channel) {
     box->kind = box->size = 0;
 }
 
+void ars__relay_drop(struct host *host, uint32_t w) {
+    struct worker *worker = &host->workers[w];
+    if (!worker->waiting) return;
+    if (host->channels[w].waiting) reset_channel(host, w);
+    for (uint32_t s = 0; s < host->per_worker; s++) {
+        uint32_t channel = ars__snapshot_channel(host->n_workers, host->per_worker, w, s);
+        if (host->channels[channel].waiting) reset_channel(host, channel);
+    }
+    worker->waiting = 0;
+}
+
 void ars__relay_reset(struct host *host, uint32_t worker) {
     reset_channel(host, worker);
     for (uint32_t s = 0; s < host->per_worker; s++)

@@ -268,7 +268,9 @@ _STEP_TYPES: Final = {
 def decode_steps(frame: bytes, count: int, kinds: npt.NDArray[np.uint8], dists: npt.NDArray[np.uint8]) -> StepArrays:
     """The count items of a frame whose header has been checked, and which has room for so many. kinds, dists: of the
     sites, by number. Raises StepError."""
-    body = max(len(frame) - DTYPES["header"].itemsize - count * DTYPES["step"].itemsize, 0)
+    body = (
+        len(frame) - DTYPES["header"].itemsize
+    )  # count may be a lie, so no room is taken off for the items themselves
     sizes = dict.fromkeys(_STEP_TYPES, count)
     sizes |= dict.fromkeys(("begin", "told_begin", "prior_begin"), count + 1)
     sizes |= dict.fromkeys(("told_site", "told_instance", "told_value"), body // DTYPES["told"].itemsize)

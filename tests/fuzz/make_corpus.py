@@ -104,17 +104,25 @@ def scripts() -> Iterator[tuple[str, bytes]]:
     """The first byte: run flags (2 prior, 8 estimate, 16 priors recorded), 1 restless, 32 first trace 1000, 64 more."""
     failed = record(g.trace(0, failure=6), tail=g.failure(0, 6))
     yield "truth", bytes([2]) + BEGIN + TRUTH + words(0, ORDER_DONE)
-    yield "truths", bytes([2 + 64]) + BEGIN + TRUTH + words(0, ORDER_DONE) + TRUTH + words(0, ORDER_DONE) + bytes([12, 5])
+    yield (
+        "truths",
+        bytes([2 + 64]) + BEGIN + TRUTH + words(0, ORDER_DONE) + TRUTH + words(0, ORDER_DONE) + bytes([12, 5]),
+    )
     yield "whole", bytes([2 + 16]) + BEGIN + ring(0, whole(0)) + words(0, ORDER_DONE)
     yield "whole_1000", bytes([2 + 32]) + BEGIN + ring(0, whole(1000)) + words(0, ORDER_DONE)
     yield "in_pieces", bytes([2]) + BEGIN + ring(0, whole(0)[:100]) + WAIT + ring(0, whole(0)[100:]) + words(0, 3)
     yield "failed", bytes([2]) + BEGIN + ring(0, failed)
     yield "full", bytes([2 + 128]) + BEGIN + FULL + ring(0, whole(0)) + ring(1, whole(1)) + FREE + words(0, ORDER_DONE)
     site = g.site(0, g.SAMPLE, g.NORMAL, b"new")
-    yield "site", bytes([64]) + BEGIN + ask(0, ASK_SITE, site) + ask(1, ASK_SITE, site) + ask(0, ASK_SITE, g.GOOD_SITES[3])
+    yield (
+        "site",
+        bytes([64]) + BEGIN + ask(0, ASK_SITE, site) + ask(1, ASK_SITE, site) + ask(0, ASK_SITE, g.GOOD_SITES[3]),
+    )
     step = g.step(0, 0, g.dist(g.NORMAL, 0.0, 1.0), [(1, 0, 0.5)], trace=0)
     tells = g.step(0, g.NO_SITE, b"", [(1, 0, 0.5)], trace=0)
     yield "step", bytes([1]) + BEGIN + ask(0, ASK_STEP, step) + ANSWER + ring(0, whole(0)) + words(0, ORDER_DONE)
+    gone = ask(0, ASK_STEP, step) + TRUTH + words(0, ORDER_DONE)  # it does not wait for the answer
+    yield "asked_and_gone", bytes([0]) + BEGIN + gone + bytes([12, 0]) + WAIT
     yield "tells", bytes([64]) + BEGIN + ask(0, ASK_STEP, tells) + ask(1, ASK_STEP, step) + ANSWER + WAIT
     parked = b"".join(slot(0, i, PARKED) for i in range(3))
     going = BEGIN + parked + ring(0, whole(0, (0, 1, NO_SLOT, 2)))
@@ -127,17 +135,22 @@ def scripts() -> Iterator[tuple[str, bytes]]:
     yield "dies_with_slots", bytes([8 + 64]) + going + bytes([13, 0]) + WAIT + WAIT
     for name, frames in golden():
         if len(frames) == 1 and len(frames[0]) < 600:
-            yield f"says_{name}", bytes([64]) + BEGIN + bytes([14, 0]) + part(frames[0]) + ask(0, ASK_STEP, step) + ANSWER
+            yield (
+                f"says_{name}",
+                bytes([64]) + BEGIN + bytes([14, 0]) + part(frames[0]) + ask(0, ASK_STEP, step) + ANSWER,
+            )
     told = struct.pack("<IIii", 5, 1, 0, 11)
     yield "zygote", bytes([2]) + BEGIN + bytes([15, 0]) + told + WAIT
 
 
 def main() -> int:
     out = Path(sys.argv[1])
-    seeds: dict[str, dict[str, bytes]] = {name: {} for name in ("message", "traces", "reply", "segment")}
+    seeds: dict[str, dict[str, bytes]] = {name: {} for name in ("message", "steps", "traces", "reply", "segment")}
     for name, frames in golden():
         if len(frames) == 1:
             seeds["message"][name] = frames[0]
+            if name.startswith(("steps", "bad_steps")):
+                seeds["steps"][name] = frames[0]
             if name.startswith(("run", "bad_run")):
                 seeds["reply"][name] = b"\1" + frames[0]
         else:

@@ -7,10 +7,27 @@ from collections.abc import Sequence
 import numpy as np
 
 from ars import _native as native
-from ars._native import DTYPES, FailureKind, Message, SiteKind
+from ars._native import DTYPES, DistKind, FailureKind, Message, SiteKind
 from ars.columns import Columns
 from ars.wire.frames import HEADER, Array, Bytes, expect, refuse
 from ars.wire.sites import SiteTable
+
+_PARAMETERS: dict[int, int] = {  # chapter 5 of PROTOCOL.md: kinds that a simulator can draw from
+    DistKind.UNIFORM: 2,
+    DistKind.NORMAL: 2,
+    DistKind.BERNOULLI: 1,
+    DistKind.CATEGORICAL: native.MAX_CATEGORIES,  # at most
+    DistKind.POISSON: 1,
+    DistKind.BINOMIAL: 2,
+    DistKind.BETA: 2,
+    DistKind.GAMMA: 2,
+    DistKind.EXPONENTIAL: 1,
+    DistKind.WEIBULL: 2,
+    DistKind.LOGNORMAL: 2,
+    DistKind.TRUNCATED_NORMAL: 4,
+}
+_MOST_PARAMETERS = np.array([_PARAMETERS.get(kind, 0) for kind in range(max(DistKind) + 1)], dtype=np.uint16)
+_LEAST_PARAMETERS = np.where(np.arange(len(_MOST_PARAMETERS)) == DistKind.CATEGORICAL, 1, _MOST_PARAMETERS)
 
 _TRACE_COLUMNS = ("trace", "sample", "values", "values", "loop", None, "failure", "try", "sample")
 _COLUMN_NAMES = ("traces", "samples", "observes", "results", "loops", "values", "failures", "tries", "rejected")
@@ -116,8 +133,13 @@ def _check_samples(column: str, samples: Array, sites: SiteTable) -> None:
     for field in ("value", "log_q"):
         if not np.isfinite(samples[field]).all():
             refuse(kind, f"{column}: {field} is not finite")
-    if samples.size and (sites.dists[samples["site"]] != samples["prior"]).any():
+    if not samples.size:
+        return
+    announced, given = sites.dists[samples["site"]], samples["n_params"]
+    if (announced != samples["prior"]).any():
         refuse(kind, f"{column}: a prior's kind is not the one that its site was announced with")
+    if ((given > _MOST_PARAMETERS[announced]) | ((given > 0) & (given < _LEAST_PARAMETERS[announced]))).any():
+        refuse(kind, f"{column}: n_params is not what a prior of that kind has")
 
 
 def _check_tries(out: Columns, sites: SiteTable) -> None:

@@ -314,6 +314,8 @@ def broken_steps() -> Iterator[tuple[str, str, bytes]]:
     yield "steps_truncated", "the last item is cut", frame(STEPS, step(1, 0, prior)[:-8], 1, 1)
     yield "steps_count_overflow", "count runs past the frame", steps(step(1, 0, prior), count=0xFFFFFFFF)
     yield "steps_count_too_small", "bytes after the last item", steps(step(1, 0, prior), step(2, 0, prior), count=1)
+    told = [(0, i, 0.0) for i in range(128)]
+    yield "steps_count_too_large", "fewer items than counted", steps(step(1, NO_SITE, b"", told), count=2)
     yield "steps_size_0", "an item of size 0", steps(step(1, 0, prior, size=0))
     yield "steps_size_odd", "an item size that is no multiple of 8", steps(step(1, 0, prior, size=60))
     yield "steps_item_too_large", "an item over the limit", steps(step(1, 0, prior + bytes(8192)))
