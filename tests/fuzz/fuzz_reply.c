@@ -163,6 +163,7 @@ static void begin(void) {
     ars__me.run_number = 1;
     ars__me.mine = ars__worker_at(shm, 0);
     ars__me.channel = &ars__me.mine->channel;
+    ars__me.where = &ars__me.mine->where;
     begin_trace(0);
     for (unsigned kind = 1; kind <= PRIORS; kind++)
         PROMISE(ars__site_id(names[kind], ARS_SITE_SAMPLE, kind) == kind); /* asked once, then known */

@@ -506,6 +506,8 @@ static void renew(void) {
     ars__columns_clear(&host);
     host.run.queue = was.run.queue;
     host.run.queue_capacity = was.run.queue_capacity;
+    host.run.replays = was.run.replays;
+    host.run.replays_capacity = was.run.replays_capacity;
     for (uint32_t w = 0; w < WORKERS; w++) {
         struct buffer bytes = host.workers[w].bytes;
         bytes.size = 0;
