@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ars import wire
-from ars._native import DistKind, SiteKind
+from ars._native import DTYPES, DistKind, SiteKind
 from ars.columns import Site
 from ars.errors import ProtocolError
 
@@ -118,7 +118,7 @@ def check(name: str, frames: Frames, checks: CChecks) -> bool:
         refused = str(error)
     except Exception as error:
         raise Finding(f"{name}: {type(error).__name__}: {error}: {frames!r}") from error
-    if len(frames) != (8 if name == "traces" else 1) or len(frames[0]) < 8:
+    if len(frames) != (len(_COLUMNS) if name == "traces" else 1) or len(frames[0]) < 8:
         if not refused:
             raise Finding(f"{name}: {len(frames)} frames accepted: {frames!r}")
         return False
@@ -136,7 +136,8 @@ def check(name: str, frames: Frames, checks: CChecks) -> bool:
 _WORDS = [struct.pack("<I", n) for n in (0, 1, 2, 3, 4, 5, 7, 8, 12, 13, 15, 24, 40, 128, 129, 0x7FFFFFFF, 0xFFFFFFFF)]
 _NUMBERS = [struct.pack("<d", x) for x in (0.0, 1.0, -1.0, 0.5, 1e308, float("inf"), float("-inf"), float("nan"))]
 _NUMBERS += [struct.pack("<Q", n) for n in (1, 5, 6, 8, 2**32, 2**63, 2**64 - 1)]
-_ITEMS = (24, 64, 40, 16, 16, 72, 8, 528)
+_COLUMNS = ("header", "trace", "sample", "values", "values", "loop", None, "failure", "try", "sample")
+_ITEMS = tuple(DTYPES[column].itemsize if column else 8 for column in _COLUMNS)
 
 
 class Mutator:
@@ -208,7 +209,8 @@ def _atheris(name: str, options: list[str], checks: CChecks) -> None:
         if name != "traces":
             check(name, [data], checks)
             return
-        sizes, at, frames = struct.unpack_from("<8H", data.ljust(16, b"\0")), 16, []
+        at = 2 * len(_COLUMNS)
+        sizes, frames = struct.unpack_from(f"<{len(_COLUMNS)}H", data.ljust(at, b"\0")), []
         for size in sizes:
             frames.append(data[at : at + size])
             at += size

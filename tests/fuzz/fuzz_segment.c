@@ -246,15 +246,17 @@ static void answer_all(void) {
 }
 
 static void begin_run(uint64_t number, uint32_t flags, uint64_t first, uint64_t n) {
-    struct ars_wire_run run = {.header = {ARS_WIRE_MAGIC, ARS_WIRE_VERSION, ARS_MSG_RUN, sizeof run, 0, number},
-                               .seed = 1,
-                               .first_trace = first,
-                               .n_traces = n,
-                               .flags = flags & (ARS_RUN_PROPOSE_PRIOR | ARS_RUN_ESTIMATE | ARS_RUN_RECORD_PRIORS),
-                               .tries_q = 4,
-                               .runs_p = 2,
-                               .max_tries = 100,
-                               .trace_timeout = 0.2};
+    struct ars_wire_run run = {
+        .header = {ARS_WIRE_MAGIC, ARS_WIRE_VERSION, ARS_MSG_RUN, sizeof run, 0, number},
+        .seed = 1,
+        .first_trace = first,
+        .n_traces = n,
+        .flags = flags & (ARS_RUN_PROPOSE_PRIOR | ARS_RUN_ESTIMATE | ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED),
+        .tries_q = 4,
+        .runs_p = 2,
+        .max_tries = 100,
+        .trace_timeout = 0.2,
+        .max_rejected = flags & ARS_RUN_RECORD_REJECTED ? 3 : 0};
     if (host.run.active) return;
     came = 0;
     done = false;

@@ -90,14 +90,14 @@ def record(trace: bytes, *parts: bytes, slots: tuple[int, ...] = (), tail: bytes
     return struct.pack("<II", 8 + len(body), 0) + body
 
 
-def whole(number: int, slots: tuple[int, ...] = ()) -> bytes:
+def whole(number: int, slots: tuple[int, ...] = (), tries: bytes = b"", n_tries: int = 0) -> bytes:
     """A trace with something of everything."""
     n = len(slots)
-    head = g.trace(number, n_samples=2, n_observes=1, n_results=1, n_loops=n, n_values=5)
+    head = g.trace(number, n_samples=2, n_observes=1, n_results=1, n_loops=n, n_values=5, n_tries=n_tries)
     samples = g.sample(loop=n - 1) + g.sample(site_id=1, loop=-1, prior=g.UNIFORM, n_params=0)
     loops = b"".join(g.loop(parent=i - 1, tries_q=0, accepted_q=0) for i in range(n))
     rest = g.values(2, 1, -1.5) + g.values(3, 2, 0.0)
-    return record(head, samples, rest, loops, slots=slots, tail=struct.pack("<5d", 0.1, 1.0, 2.0, 0.0, 1.0))
+    return record(head, samples, rest, loops, slots=slots, tail=struct.pack("<5d", 0.1, 1.0, 2.0, 0.0, 1.0) + tries)
 
 
 def scripts() -> Iterator[tuple[str, bytes]]:
@@ -109,6 +109,8 @@ def scripts() -> Iterator[tuple[str, bytes]]:
         bytes([2 + 64]) + BEGIN + TRUTH + words(0, ORDER_DONE) + TRUTH + words(0, ORDER_DONE) + bytes([12, 5]),
     )
     yield "whole", bytes([2 + 16]) + BEGIN + ring(0, whole(0)) + words(0, ORDER_DONE)
+    tries = g.rejected_try(recorded=1, total=2) + g.sample(loop=-1, n_params=0)
+    yield "rejected", bytes([2 + 32]) + BEGIN + ring(0, whole(1000, (NO_SLOT,), tries, 1)) + words(0, ORDER_DONE)
     yield "whole_1000", bytes([2 + 32]) + BEGIN + ring(0, whole(1000)) + words(0, ORDER_DONE)
     yield "in_pieces", bytes([2]) + BEGIN + ring(0, whole(0)[:100]) + WAIT + ring(0, whole(0)[100:]) + words(0, 3)
     yield "failed", bytes([2]) + BEGIN + ring(0, failed)

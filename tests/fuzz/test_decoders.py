@@ -45,7 +45,7 @@ def test_the_same_seed_gives_the_same_inputs() -> None:
     count=st.integers(0, 4) | st.integers(0, 2**32 - 1),
     run=st.integers(0, 2**64 - 1),
     body=st.binary(max_size=200),
-    columns=st.lists(st.binary(max_size=128), min_size=7, max_size=7),
+    columns=st.lists(st.binary(max_size=128), min_size=9, max_size=9),
 )
 def test_any_bytes_behind_a_good_header(
     name: str, version: int, count: int, run: int, body: bytes, columns: list[bytes], checks: CChecks
@@ -56,7 +56,7 @@ def test_any_bytes_behind_a_good_header(
 
 
 @settings(max_examples=200, deadline=None, database=None, derandomize=True)
-@given(name=st.sampled_from(sorted(DECODERS)), frames=st.lists(st.binary(max_size=100), min_size=1, max_size=9))
+@given(name=st.sampled_from(sorted(DECODERS)), frames=st.lists(st.binary(max_size=100), min_size=1, max_size=11))
 def test_any_bytes(name: str, frames: list[bytes], checks: CChecks) -> None:
     check(name, frames, checks)
 
