@@ -49,6 +49,7 @@ static bool next_alone(void) {
 bool ars_next_trace(void) {
     int kept = errno;
     if (ars__me.role == ARS__UNDECIDED) decide();
+    if (ars__me.role == ARS__FOREIGN) ars__fail(ARS_FAIL_MISUSE, 0, "ars_next_trace was called");
     if (ars__continuing()) ars__loops_reset();
     bool more = ars__me.role == ARS__ALONE ? next_alone() : ars__worker_next();
     errno = kept;

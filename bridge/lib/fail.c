@@ -67,6 +67,13 @@ _Noreturn void ars__fail(enum ars_failure_kind kind, int detail, const char *for
         /* The parent (the worker, or the snapshot) sees the exit code and passes this on. */
         ars__me.snapshot->failure = failure;
         _exit(ARS__EXIT_FAILED);
+    case ARS__FOREIGN:
+        fprintf(stderr,
+                "libars: process %d was forked by the simulator itself and takes no part in the trace: exec or _exit "
+                "there; "
+                "%s\n",
+                (int)getpid(), failure.text);
+        _exit(ARS__EXIT_FAILED);
     default:
         ars__alive_error(failure.text);
         fprintf(stderr, "libars: %s: %s\n", ars_strerror((int)kind), failure.text);

@@ -10,7 +10,9 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +26,7 @@
 /* ---- a sign of life for the launcher --------------------------------------------------------------------------------- */
 
 static int alive_fd = -1;
+static struct stat alive_pipe;
 
 bool ars__controlled(void) {
     const char *endpoint = getenv("ARS_ENDPOINT");
@@ -36,13 +39,20 @@ __attribute__((constructor)) static void say_alive(void) {
     const char *text = getenv("ARS_ALIVE_FD");
     if (!text || !ars__controlled()) return;
     alive_fd = atoi(text);
+    if (fstat(alive_fd, &alive_pipe)) alive_fd = -1;
     fcntl(alive_fd, F_SETFD, FD_CLOEXEC);
     ssize_t n = write(alive_fd, "A", 1);
     (void)n;
 }
 
+/* A program that closes all descriptors and opens its own may have something else at that number. */
+static bool alive_is_ours(void) {
+    struct stat st;
+    return alive_fd >= 0 && !fstat(alive_fd, &st) && st.st_dev == alive_pipe.st_dev && st.st_ino == alive_pipe.st_ino;
+}
+
 void ars__alive_error(const char *text) {
-    if (alive_fd < 0) return;
+    if (!alive_is_ours()) return;
     char line[ARS_WIRE_TEXT + 2];
     int n = snprintf(line, sizeof line, "E%s", text);
     ssize_t written = write(alive_fd, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
@@ -265,6 +275,10 @@ _Noreturn static void become_host(int shm, int zygote, pid_t pid) {
     snprintf(arguments[4], 16, "%u", ars__me.per_worker);
     fcntl(shm, F_SETFD, 0);
     fcntl(zygote, F_SETFD, 0);
+    /* Timers survive an exec, and handlers do not: the simulator's alarm would end the host. */
+    const struct itimerval none = {{0, 0}, {0, 0}};
+    static const int timers[] = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
+    for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) setitimer(timers[i], &none, NULL);
     const char *path = getenv("ARS_HOST");
     if (!path || !*path) path = ARS_HOST_PATH;
     execl(path, "ars-host", "--shm", arguments[0], "--zygote", arguments[1], "--zygote-pid", arguments[2], "--workers",
@@ -304,8 +318,9 @@ void ars__split(void) {
     }
     close(fd);
     close(pair[0]);
-    if (alive_fd >= 0) close(alive_fd);
+    if (alive_is_ours()) close(alive_fd);
     alive_fd = -1;
     unsetenv("ARS_ENDPOINT"); /* programs that the simulator starts are not simulators */
+    ars__watch_forks();
     live_as_zygote(pair[1]);
 }

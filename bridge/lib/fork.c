@@ -1,6 +1,7 @@
 /* fork.c: the one place that forks. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,19 @@
 static bool has_threads(void) {
     struct stat st;
     return stat("/proc/self/task", &st) == 0 && st.st_nlink > 3;
+}
+
+/* A copy of the process that we did not make would write into the trace of the one that we did. Outside a trace every call
+ * looks twice, so this costs the others nothing. */
+static void after_fork(void) {
+    if (ars__me.forking) return;
+    ars__me.role = ARS__FOREIGN;
+    ars__me.in_trace = false;
+    ars__me.loops.depth = 0;
+}
+
+void ars__watch_forks(void) {
+    pthread_atfork(NULL, NULL, after_fork);
 }
 
 /* The order of the steps matters:
@@ -35,7 +49,9 @@ pid_t ars__fork(enum ars__role role) {
     }
     if (!of_snapshot) fflush(NULL);
     pid_t parent = getpid();
+    ars__me.forking = true;
     pid_t pid = fork();
+    ars__me.forking = false;
     if (pid != 0) return pid;
 
     ars__me.role = role;
@@ -43,7 +59,7 @@ pid_t ars__fork(enum ars__role role) {
     if (getppid() != parent) _exit(ARS__EXIT_FAILED);
     if (role == ARS__SNAPSHOT) {
         int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-        if (null >= 0) {
+        if (null >= 0 && null != STDOUT_FILENO) { /* it is, if the simulator has closed its own */
             dup2(null, STDOUT_FILENO);
             close(null);
         }

@@ -22,7 +22,8 @@ enum ars__role {
     ARS__WORKER,        /* runs traces */
     ARS__SNAPSHOT,      /* parked at the entry of a loop */
     ARS__TRY_Q,         /* a continuation of that loop under the proposal */
-    ARS__RUN_P          /* a continuation under the prior */
+    ARS__RUN_P,         /* a continuation under the prior */
+    ARS__FOREIGN        /* forked by the simulator itself: takes no part */
 };
 
 /* ---- the trace under construction (trace.c) ---------------------------------------------------------------------- */
@@ -188,6 +189,7 @@ void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_d
 
 #define ARS__EXIT_LEFT 87 /* a continuation that ended as it should */
 
+void ars__watch_forks(void);          /* from now on a process that the simulator forks is ARS__FOREIGN */
 pid_t ars__fork(enum ars__role role); /* -1: errno, or ARS__HAS_THREADS in errno */
 #define ARS__HAS_THREADS (-1)
 /* The same for a snapshot or a continuation; tries again for a while if the system, or the limit of processes, refuses. Ends
@@ -245,6 +247,7 @@ void *ars__enlarge(void *old, size_t old_size, size_t size);
 struct ars__process {
     enum ars__role role;
     bool in_trace;
+    bool forking; /* by us */
     ars__rng rng;
     uint64_t seed;
     uint64_t trace_number;
