@@ -1,8 +1,8 @@
 """How large Theorem 1's S_pq must at least be, from tries under q and runs under p.
 
 S_pq = E_q[(p/q)^2 rejected] is the integral of p^2/q over what is rejected. Its plain estimate averages over tries
-under q, which may never visit the part of the rejected region that makes it large, or infinite. The runs under p say how
-much is rejected there: by the inequality of Cauchy and Schwarz, for every part R of the rejected region
+under q, which may never visit the part of the rejected region that makes it large, or infinite. The runs under p say
+how much is rejected there: by the inequality of Cauchy and Schwarz, for every part R of the rejected region
 
     integral over R of p^2/q  >=  p(R)^2 / q(R),
 

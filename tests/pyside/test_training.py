@@ -33,6 +33,7 @@ from ars.network.fit import train_simulator  # noqa: E402
 from ars.network.recurrence import run_lstm  # noqa: E402
 from ars.network.shards import ShardError, record  # noqa: E402
 from ars.network.sources import Part, Prefetch  # noqa: E402
+from ars.network.trace_batch import TraceBatch  # noqa: E402
 from ars.network.training import Callbacks, Trainer, TrainingConfig, TrainingError, held_out_batches, train  # noqa: E402
 from ars.network.vocabulary import Vocabulary  # noqa: E402
 
@@ -165,6 +166,36 @@ def test_a_training_that_was_interrupted_has_the_same_loss_curve(tmp_path: Path,
     assert losses(second) == losses(whole)
     for name, tensor in whole.network.state_dict().items():
         assert torch.equal(tensor, second.network.state_dict()[name]), name
+
+
+def test_sites_met_in_mid_training_are_trained_from_then_on() -> None:
+    """Their weights begin as if they had been there from the start, and the optimizer moves them."""
+    config = dataclasses.replace(EVERY_BATCH, traces=960)
+    trainer = trainer_for(Early(320), config)
+    sizes: list[int] = []
+
+    def step(*_: object) -> None:
+        sizes.append(len(trainer.network.vocabulary))
+
+    train(trainer, Early(320), Callbacks(step=step))
+    assert sizes == [1] * 10 + [3] * 20
+    untrained = ProposalNetwork(SMALL, trainer.network.vocabulary, {"y": (1,)}, seed=config.seed)
+    initial, final = dict(untrained.named_parameters()), dict(trainer.network.named_parameters())
+    late = [name for name in final if name.startswith(("heads.CATEGORICAL", "heads.GAMMA"))]
+    assert len(late) == 8
+    for name in late:
+        assert not torch.equal(initial[name], final[name]), name
+    for name in ("sites.weight", "categories.weight"):
+        rows = slice(2, 4) if name == "sites.weight" else slice(1, 6)
+        assert (initial[name][rows] != final[name][rows]).any(dim=1).all(), name
+
+    def loss_of_late(network: ProposalNetwork) -> float:
+        batch, _ = Batcher(network.vocabulary.copy(), {"y": (1,)})(*Early(0).part(range(5000, 5500))[:2])
+        assert isinstance(batch, TraceBatch)
+        return -network.log_probs(batch)[1:].sum().item() / 500
+
+    with torch.no_grad():
+        assert loss_of_late(trainer.network) < loss_of_late(untrained.eval())
 
 
 def test_a_simulators_training_resumes_from_its_files(simulator: Make, tmp_path: Path) -> None:
