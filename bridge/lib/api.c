@@ -193,6 +193,8 @@ static void record_observed(const char *name, unsigned kind, const double *value
 }
 
 double ars_observe(const char *name, ars_dist d) {
+    double drawn = name && *name ? quick(&d) : NAN;
+    if (!isnan(drawn)) return drawn;
     check_call(CALLER(sizeof d), "ars_observe", name);
     check_dist(&d, "ars_observe", name);
     bool alone = ars__me.role == ARS__ALONE;

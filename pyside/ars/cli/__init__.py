@@ -15,7 +15,7 @@ from typing import Protocol, cast
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = ("demo", "train", "infer", "inspect", "reproduce")
+COMMANDS = ("demo", "train", "infer", "inspect", "reproduce", "bench")
 
 
 class Command(Protocol):

@@ -1,0 +1,135 @@
+"""``ars bench``: how fast everything is, next to what it is compared with; and what changed since the last time."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ars.cli.options import at_least, positive
+
+if TYPE_CHECKING:
+    from ars.bench.measure import Effort
+    from ars.bench.results import Measurement, Report
+
+HELP = "Measure speed: forks, inference, training, and pyprob beside it."
+
+SUITES = {
+    "fork": "what a forked continuation costs, over a bare fork of the same process",
+    "draws": "what a draw costs in a simulator that runs alone, over the C library's generator",
+    "infer": "posterior traces per second, and where the time goes",
+    "sites": "what a request costs as the number of sites grows",
+    "train": "prior traces, recording and training, per second",
+    "pyprob": "pyprob from PyPI doing the same work, in turns with us",
+    "all": "all of them",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(title="benchmarks", metavar="WHAT", dest="what", required=True)
+    for name, text in SUITES.items():
+        suite = commands.add_parser(name, help=text, description=f"Measure {text}.")
+        suite.add_argument("--full", action="store_true", help="the whole grid (default: a minute or two)")
+        suite.add_argument("--smallest", action="store_true", help="a few seconds: to see that it works")
+        suite.add_argument("--seconds", type=positive, metavar="S", help="per figure and repetition")
+        suite.add_argument("--repeats", type=at_least(1), metavar="N", help="of every figure; the median counts")
+        suite.add_argument("--out", type=Path, metavar="FILE.json", help="write all figures, for ars bench compare")
+        suite.add_argument("--plots", type=Path, metavar="DIR", help="write plots (needs matplotlib)")
+        suite.add_argument("--into", type=Path, metavar="PAGE.md", help="put the tables between the marks of a page")
+        suite.add_argument("--simulators", metavar="DIR", help="where the simulators are (default: in the package)")
+        suite.add_argument("--cache", type=Path, metavar="DIR", help="where pyprob's environment is kept")
+        suite.add_argument("--quiet", action="store_true", help="tables only")
+    diff = commands.add_parser("compare", help="two files of --out: what got slower", description="What got slower?")
+    diff.add_argument("before", type=Path)
+    diff.add_argument("after", type=Path)
+    diff.add_argument("--threshold", type=positive, default=10.0, metavar="%", help="changes below say nothing (10)")
+    diff.add_argument("--fail", action="store_true", help="exit with 1 if something got slower")
+
+
+def _effort(arguments: argparse.Namespace) -> Effort:
+    from ars.bench.measure import Effort
+
+    size = "full" if arguments.full else "smallest" if arguments.smallest else "quick"
+    seconds = arguments.seconds or {"smallest": 0.02, "quick": 0.4, "full": 0.5}[size]
+    repeats = arguments.repeats or (1 if size == "smallest" else 3)
+    return Effort(seconds, repeats, size)
+
+
+def _suite(name: str, effort: Effort, arguments: argparse.Namespace) -> Iterator[Measurement]:
+    from ars.bench import draws, fork, infer, peer, sites, train
+
+    plain: dict[str, Callable[[Effort, str | None], Iterator[Measurement]]] = {
+        module.SUITE: module.run for module in (fork, draws, infer, sites, train)
+    }
+    if name == "pyprob":
+        environment = peer.Environment(arguments.cache or peer.default_cache())
+        if not environment.complete and not arguments.quiet:
+            print(f"pyprob: its environment is made in {environment.directory}; this takes minutes", file=sys.stderr)
+        return peer.run(effort, arguments.simulators, arguments.cache)
+    return plain[name](effort, arguments.simulators)
+
+
+def _measure(name: str, effort: Effort, arguments: argparse.Namespace, report: Report) -> None:
+    """One suite: its cases on stderr as they come, its tables on stdout at the end."""
+    from ars.bench.document import TITLES
+    from ars.bench.results import table
+
+    begun = len(report.measurements)
+    latest = None
+    for m in _suite(name, effort, arguments):
+        report.measurements.append(m)
+        if m.case != latest and not arguments.quiet:
+            print(f"{name}: {', '.join(f'{key} {value}' for key, value in m.case.items())}", file=sys.stderr)
+        latest = m.case
+    made = report.measurements[begun:]
+    for suite in dict.fromkeys(m.suite for m in made):
+        print(f"\n{TITLES.get(suite, suite)}\n")
+        print(table(m for m in made if m.suite == suite))
+    sys.stdout.flush()
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from ars.bench.compare import compare
+    from ars.bench.results import load
+
+    found = compare(load(arguments.before), load(arguments.after), arguments.threshold / 100)
+    if found.machine:
+        print(f"The machines differ ({'; '.join(found.machine)}): only ratios can be compared.\n")
+    for change in [*found.of("slower"), *found.of("faster")]:
+        print(change)
+    counts = ", ".join(f"{len(found.of(verdict))} {verdict}" for verdict in ("slower", "faster", "same"))
+    print(f"{counts}; {found.only_before} only in the first, {found.only_after} only in the second")
+    return 1 if arguments.fail and found.of("slower") else 0
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.what == "compare":
+        return _compare(arguments)
+    from ars.bench.document import replace_tables
+    from ars.bench.machine import describe
+    from ars.bench.results import BenchError, Report
+
+    effort = _effort(arguments)
+    options = {"command": f"ars bench {arguments.what}{' --full' if arguments.full else ''}", **vars(effort)}
+    made = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    report = Report(describe(), options, made=made)
+    names = [name for name in SUITES if name != "all"] if arguments.what == "all" else [arguments.what]
+    for name in names:
+        try:
+            _measure(name, effort, arguments, report)
+        except BenchError as error:
+            if len(names) == 1 or name != "pyprob":
+                raise
+            print(f"\npyprob is left out: {error}", file=sys.stderr)
+    if arguments.out is not None:
+        report.save(arguments.out)
+    if arguments.plots is not None:
+        from ars.bench.plots import save_plots
+
+        save_plots(report.measurements, arguments.plots)
+    if arguments.into is not None:
+        replace_tables(arguments.into, report)
+    return 0
