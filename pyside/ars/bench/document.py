@@ -28,8 +28,8 @@ def markdown(report: Report) -> str:
     head = (
         f"Made {report.made or 'just now'} by `{report.options.get('command', 'ars bench')}` on {m.get('cores')} cores "
         f"of {m.get('cpu')}, {m.get('memory_gb')} GB, Linux {m.get('kernel')}, torch {m.get('torch')}; "
-        f"the load was {m.get('load', [0.0])[0]:.1f} at the start. Targets are in parentheses, with an exclamation mark "
-        "if missed."
+        f"the load was {m.get('load', [0.0])[0]:.1f} at the start. Targets are in parentheses, with an "
+        "exclamation mark if missed."
     )
     parts = [head]
     for suite in dict.fromkeys(x.suite for x in report.measurements):

@@ -1,0 +1,271 @@
+"""``ars bench`` in its smallest form: every suite runs and says what it promises. Nothing here asserts a speed."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ars.bench import draws, fork, infer, peer, sites, stages, train
+from ars.bench.compare import compare
+from ars.bench.document import BEGIN, END, replace_tables
+from ars.bench.measure import Effort, find_simulator
+from ars.bench.results import BenchError, Measurement, Report, load, measurement, number, table
+from ars.cli import main
+
+SMALLEST = Effort(seconds=0.02, repeats=1, size="smallest")
+
+
+@pytest.fixture
+def directory(csim: Callable[[str], str]) -> str:
+    return str(Path(csim("bench_loop")).parent)
+
+
+def by_metric(measurements: list[Measurement]) -> dict[str, list[Measurement]]:
+    found: dict[str, list[Measurement]] = {}
+    for m in measurements:
+        assert math.isfinite(m.value) and m.value >= 0 and m.spread >= 0
+        found.setdefault(f"{m.suite}: {m.metric}", []).append(m)
+    return found
+
+
+# ---- suites ----------------------------------------------------------------------------------------------------------
+
+
+def test_fork(directory: str) -> None:
+    found = by_metric(list(fork.run(SMALLEST, directory)))
+    assert {m.case["loops"] for m in found["fork: over bare"]} == {1}
+    [bare] = found["fork: bare fork"]
+    assert 1 < bare.value < 1e6  # microseconds: it did fork
+    [rate], [tries] = found["fork: continuations/s"], found["fork: tries/s"]
+    assert tries.value >= rate.value > 0  # a continuation makes one try or more
+    [private] = found["memory: pages of its own"]
+    assert 4 <= private.value < 20_000  # a snapshot was there, and did not copy the process
+
+
+def test_full_grid_of_fork_is_that_of_the_issue() -> None:
+    grid = fork._grid(Effort(size="full"))
+    assert len(grid) == 3 * 3 * 2
+    assert {len(budgets) for budgets in grid.values()} == {16}
+    assert {p.memory for p in grid} == {1, 100, 1024} and {p.acceptance for p in grid} == {0.9, 0.1, 0.01}
+
+
+def test_draws(directory: str) -> None:
+    found = by_metric(list(draws.run(SMALLEST, directory)))
+    assert {m.case["what"] for m in found["draws: ratio"]} == {"uniform draw", "Normal draw", "Marsaglia event"}
+
+
+def test_train(directory: str) -> None:
+    found = by_metric(list(train.run(SMALLEST, directory)))
+    assert {m.case["what"] for m in found["train: traces/s"]} == {"prior", "recorded", "training"}
+    assert found["train: MB/s"][0].value > 0
+
+
+def test_infer_and_its_stages(directory: str) -> None:
+    found = by_metric(list(infer.run(SMALLEST, directory)))
+    forked, ic = found["infer: requests per trace"]
+    assert forked.case["loops"] == "forked" and forked.value > ic.value  # continuations ask too
+    for stage in stages.STAGES:
+        assert all(m.value > 0 for m in found[f"infer CPU: controller: {stage}"]), stage
+    shares = [m.value for name, ms in found.items() if name.startswith("infer batches") for m in ms]
+    assert sum(shares) == pytest.approx(2 * 100)
+
+
+def test_sites(directory: str) -> None:
+    found = by_metric(list(sites.run(SMALLEST, directory)))
+    assert [m.case["sites"] for m in found["sites: controller"]] == [2, 8]
+    assert found["sites: over 2 sites"][0].value == 1
+
+
+def test_stages_are_put_back() -> None:
+    from ars.session import Session
+
+    original = Session._inbox
+    with stages.watch() as seen:
+        assert Session._inbox is not original
+    assert Session._inbox is original
+    assert not seen.calls
+
+
+def test_a_stage_does_not_count_another_one_within_it() -> None:
+    seen = stages.Stages()
+
+    def spin(n: int) -> int:
+        return sum(range(n))
+
+    inner = seen.timed("inner", spin)
+    outer = seen.timed("outer", lambda: inner(2_000_000))
+    outer()
+    assert seen.calls == {"inner": 1, "outer": 1}
+    assert seen.seconds["inner"] > 10 * seen.seconds["outer"] >= 0
+
+
+# ---- pyprob ----------------------------------------------------------------------------------------------------------
+
+
+def test_pyprob_that_cannot_be_installed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an environment whose pip fails as it does without a network."""
+    environment = peer.Environment(tmp_path)
+
+    def create(directory: Path, **_: object) -> None:
+        (directory / "bin").mkdir(parents=True)
+        environment.python.write_text('#!/bin/sh\necho "ERROR: No matching distribution found for $8" >&2\nexit 1\n')
+        environment.python.chmod(0o755)
+
+    monkeypatch.setattr(peer.venv, "create", create)
+    with pytest.raises(BenchError, match=r"could not be installed in .*needs a network(.|\n)*No matching distribution"):
+        environment.ensure()
+    assert not environment.complete
+
+
+STAND_IN = """
+import json, sys
+print(json.dumps({"pyprob": "0", "torch": "0"}), flush=True)
+for line in sys.stdin:
+    request = json.loads(line)
+    print(json.dumps({"seconds": request["n"] / 50}), flush=True)
+"""
+
+
+def test_pyprob_takes_turns_with_us(directory: str, tmp_path: Path) -> None:
+    """With a stand-in that claims 50 traces per second for everything."""
+    environment = peer.Environment(tmp_path)
+    environment.python.parent.mkdir(parents=True)
+    script = tmp_path / "stand_in.py"
+    script.write_text(STAND_IN)
+    environment.python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}"\n')
+    environment.python.chmod(0o755)
+    (environment.directory / "complete").touch()
+    found = by_metric(list(peer.run(SMALLEST, directory, tmp_path)))
+    assert [m.value for m in found["pyprob: pyprob"]] == [50, 50, 50]
+    for ours, ratio in zip(found["pyprob: libars"], found["pyprob: ratio"], strict=True):
+        assert ratio.value == pytest.approx(ours.value / 50)
+
+
+def test_the_side_of_pyprob_does_not_need_this_package() -> None:
+    script = Path(peer.__file__).with_name("pyprob_side.py")
+    text = script.read_text()
+    assert "import ars" not in text and "from ars" not in text
+    done = subprocess.run([sys.executable, "-I", "-m", "py_compile", str(script)], capture_output=True, check=False)
+    assert done.returncode == 0
+
+
+# ---- files, tables, comparisons --------------------------------------------------------------------------------------
+
+
+def report(**values: float) -> Report:
+    made = [
+        measurement("fork", {"M": 1, "N": 10}, "over bare", [values["ratio"]] * 3, better="lower", target=1.5),
+        measurement("infer", {"M": 1}, "traces/s", [values["rate"]], better="higher"),
+        measurement("infer", {"M": 1}, "q(A)", 0.9),
+    ]
+    return Report({"cpu": "a", "cores": 2, "load": [0.0]}, {"command": "ars bench"}, made)
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    report(ratio=1.2, rate=700).save(path)
+    read = load(path)
+    assert read.measurements == report(ratio=1.2, rate=700).measurements
+    assert read.machine["cores"] == 2 and read.made
+    raw = json.loads(path.read_text())
+    assert raw["format"] == "ars-bench" and raw["version"] == 1
+    assert set(raw["measurements"][0]) == {"suite", "case", "metric", "value", "unit", "better", "spread", "target"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot be read"),
+        ("{}", "was not written by ars bench"),
+        ('{"format": "ars-bench", "version": 99}', "version 99"),
+        ('{"format": "ars-bench", "version": 1}', "damaged"),
+        (
+            '{"format": "ars-bench", "version": 1, "machine": {}, "options": {}, "measurements": [{"suite": 1}]}',
+            "not a m",
+        ),
+    ],
+)
+def test_wrong_files(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(BenchError, match=message):
+        load(path)
+    with pytest.raises(BenchError, match="no such file"):
+        load(tmp_path / "none.json")
+
+
+def test_median_and_spread() -> None:
+    m = measurement("s", {}, "x", [90, 100, 130])
+    assert m.value == 100 and m.spread == pytest.approx(0.2)
+    assert [number(v) for v in (0.01234, 1.5, 123.4, 4567.8, 0)] == ["0.0123", "1.50", "123", "4,568", "0"]
+
+
+def test_tables() -> None:
+    text = table(report(ratio=1.6, rate=700).measurements[:1])
+    assert text.splitlines()[1].split() == ["1", "10", "1.60", "(<=", "1.5!)"]
+    assert "| M | N | over bare |" in table(report(ratio=1.6, rate=700).measurements[:1], markdown=True)
+
+
+def test_compare_knows_worse_from_noise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = report(ratio=1.0, rate=700)
+    found = compare(before, report(ratio=1.3, rate=1000))
+    assert [c.before.metric for c in found.of("slower")] == ["over bare"]
+    assert [c.before.metric for c in found.of("faster")] == ["traces/s"]
+    assert not compare(before, report(ratio=1.09, rate=650)).of("slower")  # within the threshold
+    noisy = report(ratio=1.3, rate=700)
+    noisy.measurements[0] = measurement("fork", {"M": 1, "N": 10}, "over bare", [1.1, 1.3, 1.7], better="lower")
+    assert not compare(before, noisy).of("slower")  # within its own spread
+
+    a, b = tmp_path / "a.json", tmp_path / "b.json"
+    before.save(a)
+    report(ratio=1.3, rate=700).save(b)
+    assert main(["bench", "compare", str(a), str(b)]) == 0
+    assert "slower   1.30  fork: over bare (M 1, N 10): 1.00 -> 1.30" in capsys.readouterr().out
+    assert main(["bench", "compare", str(a), str(b), "--fail"]) == 1
+    assert main(["bench", "compare", str(b), str(a), "--fail"]) == 0
+
+
+def test_the_command(directory: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    out = tmp_path / "out.json"
+    words = [
+        "bench",
+        "draws",
+        "--smallest",
+        "--quiet",
+        "--simulators",
+        directory,
+        "--out",
+        str(out),
+        "--into",
+        str(page),
+    ]
+    assert main(words) == 0
+    assert "Marsaglia event" in capsys.readouterr().out
+    assert load(out).options["size"] == "smallest"
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text and "| what |" in text
+    with pytest.raises(BenchError, match="no place for tables"):
+        replace_tables(out, load(out))
+
+
+def test_plots(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from ars.bench.plots import save_plots
+
+    parts = [measurement("infer CPU", {"M": 1}, name, 5.0) for name in ("controller: lstm", "host")]
+    written = save_plots([*report(ratio=1.2, rate=5).measurements, *parts], tmp_path)
+    assert [path.name for path in written] == ["bench_fork.png", "bench_infer.png"]
+    assert all(path.stat().st_size > 2000 for path in written)
+
+
+def test_a_simulator_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"no simulator bench_loop in .*build it"):
+        find_simulator("bench_loop", str(tmp_path))
