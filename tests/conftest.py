@@ -26,14 +26,22 @@ def build_directory() -> Path:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    del config
     name, _, value = MARK.partition("=")
     os.environ[name] = value
+    _own_temporary_directory(config)
     packaged = Path(ars.__file__).parent / "bin" / "ars-host"
     if "ARS_HOST" not in os.environ and not packaged.exists():
         built = build_directory() / "bridge" / "ars-host"
         if built.exists():
             os.environ["ARS_HOST"] = str(built)
+
+
+def _own_temporary_directory(config: pytest.Config) -> None:
+    """What lies there is ours, also when another session of tests runs on this machine. tmp_path stays where it was."""
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    directory = tempfile.mkdtemp(prefix="arstest-")
+    os.environ["TMPDIR"] = tempfile.tempdir = directory
+    config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
 
 
 # ---- nothing is left behind ------------------------------------------------------------------------------------------
@@ -76,14 +84,13 @@ def _alive(pid: str) -> bool:
 
 
 def _files() -> set[str]:
-    """Socket directories of controllers that are us or are gone, and our entries in /dev/shm."""
+    """Socket directories of controllers that are us or are gone: elsewhere than in our own directory, only ours."""
     found: set[str] = set()
     for directory in {tempfile.gettempdir(), "/tmp", "/dev/shm"}:
         for path in Path(directory).glob("ars-*"):
             owner = path.name.split("-")[1]
-            if owner == str(os.getpid()) or not _alive(owner):
+            if owner == str(os.getpid()) or (directory == tempfile.gettempdir() and not _alive(owner)):
                 found.add(str(path))
-    found.update(str(path) for path in Path("/dev/shm").glob("ars[._]*"))
     return found
 
 
