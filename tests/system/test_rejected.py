@@ -156,8 +156,8 @@ def trained(csim: Callable[[str], str]) -> Callable[[str], tuple[ars.Network, ar
     def network(train_on: str) -> tuple[ars.Network, ars.Posterior]:
         with ars.Simulator([csim("truncated_normal"), "a"]) as sim:
             options: dict[str, Any] = {"batch_size": 256, "seed": 1, "lr": 3e-3, "threads": 1, "architecture": SMALL}
-            net = sim.train(25_000, 48, train_on=train_on, **options)
-            return net, sim.posterior(case.observed, 2000, network=net, budget=ars.Budget(M=5, N=10), seed=7)
+            net = sim.train(15_000, 48, train_on=train_on, **options)
+            return net, sim.posterior(case.observed, 1000, network=net, budget=ars.Budget(M=3, N=10), seed=7)
 
     return network
 
@@ -197,7 +197,7 @@ def test_both_schemes_reach_their_optimum(trained: Callable[[str], tuple[ars.Net
                 q = density_of_z(trained(scheme)[0].network, x, y, z)
                 other = optimum["all" if scheme == "accepted" else "accepted"]
                 near, far = (0.5 * np.abs(q - p).sum() * step for p in (mine, other))
-                assert near < 0.12 and far > 0.3, (scheme, x, y, near, far)
+                assert near < 0.2 and far > 0.35, (scheme, x, y, near, far)
 
 
 def test_acceptance_and_evidence_under_both_schemes(
@@ -212,10 +212,10 @@ def test_acceptance_and_evidence_under_both_schemes(
         found = post.log_evidence("ars")
         assert abs(found.evidence - truth) < LIMIT * found.standard_error
         assert found.standard_error < 0.05 * truth
-        wrong = post.log_evidence("biased")
-        assert abs(wrong.evidence - truth) > 2 * LIMIT * wrong.standard_error
         if scheme == "accepted":
             assert loop.q_accept > 0.9 and loop.s_pq > 1
+            wrong = post.log_evidence("biased")  # off by p(A) / q(A)
+            assert abs(wrong.evidence - truth) > 2 * LIMIT * wrong.standard_error
         else:
             assert abs(loop.q_accept - 0.5) < 0.05 and abs(loop.s_pq - 0.5) < 0.1
             naive = post.log_evidence("ic")
