@@ -232,6 +232,7 @@ void ars__tick(struct host *host);
 /* Whether the trace that ended like this is to be run again. */
 bool ars__replay(struct host *host, const struct ars_wire_failure *failure);
 void ars__replay_forget(struct host *host, uint64_t trace); /* it is accounted for */
+bool ars__replay_wants_fresh(struct host *host, uint64_t trace);
 void ars__fork_refused(struct host *host, const char *text, bool halve);
 void ars__raise_concurrency(struct host *host);
 

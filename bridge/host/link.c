@@ -7,7 +7,14 @@
 
 #include "host.h"
 
-enum { GREETING_MS = 30000, LINGER_MS = 2000, HEARTBEAT_MS = 5000, HEARTBEAT_TIMEOUT_MS = 30000, HIGH_WATER = 64 };
+enum {
+    GREETING_MS = 30000,
+    LINGER_MS = 2000,
+    HEARTBEAT_MS = 5000,
+    HEARTBEAT_TIMEOUT_MS = 30000,
+    HANDSHAKE_MS = 8000,
+    HIGH_WATER = 64
+};
 enum { GATHER_MS = 1 }; /* how long requests wait for each other at most */
 
 /* ---- where to ---------------------------------------------------------------------------------------------------- */
@@ -47,8 +54,9 @@ static bool set(void *socket, int option, int value) {
 
 static bool open_monitor(struct host *host) {
     static const char address[] = "inproc://monitor";
-    int events = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                 ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+    /* A connection that has to be tried again is lost too: the controller listens before it starts us. */
+    int events = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CONNECT_RETRIED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
+                 ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     if (zmq_socket_monitor(host->socket, address, events)) return false;
     host->monitor = zmq_socket(host->context, ZMQ_PAIR);
     return host->monitor && set(host->monitor, ZMQ_LINGER, 0) && !zmq_connect(host->monitor, address);
@@ -60,6 +68,7 @@ bool ars__link_open(struct host *host, const char *endpoint) {
     host->socket = host->context ? zmq_socket(host->context, ZMQ_DEALER) : NULL;
     bool ready = host->socket && set(host->socket, ZMQ_LINGER, LINGER_MS) &&
                  set(host->socket, ZMQ_SNDHWM, HIGH_WATER) && set(host->socket, ZMQ_RCVHWM, HIGH_WATER) &&
+                 set(host->socket, ZMQ_HANDSHAKE_IVL, HANDSHAKE_MS) &&
                  set(host->socket, ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS) &&
                  set(host->socket, ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS) && set(host->socket, ZMQ_IPV6, 1) &&
                  !zmq_setsockopt(host->socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest) && open_monitor(host) &&

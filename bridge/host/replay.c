@@ -11,7 +11,7 @@ enum { DEATHS = 1, KILLS = 3, REFUSALS = 3, RAISE_AFTER_S = 5 };
 
 struct replay {
     uint64_t trace;
-    uint8_t deaths;   /* of itself */
+    uint8_t deaths;   /* of itself: the next process to run it is a new one, without what earlier traces have left */
     uint8_t kills;    /* SIGKILL: by somebody else, or by a system that is out of memory */
     uint8_t refusals; /* of forks, with one worker left */
 };
@@ -32,6 +32,11 @@ static struct replay *entry(struct run *run, uint64_t trace) {
     }
     run->replays[run->n_replays] = (struct replay){.trace = trace};
     return &run->replays[run->n_replays++];
+}
+
+bool ars__replay_wants_fresh(struct host *host, uint64_t trace) {
+    const struct replay *known = host->run.n_replays ? find(&host->run, trace) : NULL;
+    return known && known->deaths;
 }
 
 void ars__replay_forget(struct host *host, uint64_t trace) {

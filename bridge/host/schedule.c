@@ -110,6 +110,26 @@ void ars__run_finish(struct host *host) {
 
 /* ---- orders ------------------------------------------------------------------------------------------------------ */
 
+/* Puts a range that this worker may do at the end of the queue. A trace that died is for a new process, and a new process takes
+ * it first. False: there is nothing for this one. */
+static bool choose(struct host *host, uint32_t w) {
+    struct run *run = &host->run;
+    if (!run->n_replays) return true;
+    bool fresh = !host->workers[w].order_number;
+    for (size_t i = run->n_queue; i-- > 0;) {
+        if (ars__replay_wants_fresh(host, run->queue[i].first) != fresh) continue;
+        struct range chosen = run->queue[i];
+        run->queue[i] = run->queue[run->n_queue - 1];
+        run->queue[run->n_queue - 1] = chosen;
+        return true;
+    }
+    if (fresh) return true;
+    for (uint32_t other = 0; other < run->use_workers; other++)
+        if (host->workers[other].state == WORKER_SPAWNING) return false;
+    ars__family_kill(host, w); /* a new one comes in its place */
+    return false;
+}
+
 static void hand_out(struct host *host, uint32_t w) {
     struct run *run = &host->run;
     struct worker *worker = &host->workers[w];
@@ -119,6 +139,7 @@ static void hand_out(struct host *host, uint32_t w) {
         if (run->use_workers < run->wanted_workers) ars__family_kill(host, w); /* the system has no room for it */
         return;
     }
+    if (!choose(host, w)) return;
     /* Smaller pieces near the end, so that nobody idles while another has a long list. */
     uint64_t most = run->queued / (4ull * run->use_workers);
     if (most > run->chunk) most = run->chunk;

@@ -145,7 +145,10 @@ struct zygote {
 
 static void tell_host(const struct zygote *z, enum ars__zygote_op op, uint32_t w, pid_t pid, int status) {
     struct ars__zygote_message m = {op, w, pid, status};
-    while (send(z->host, &m, sizeof m, MSG_NOSIGNAL) < 0 && errno == EINTR) {
+    while (send(z->host, &m, sizeof m, MSG_NOSIGNAL) < 0) {
+        if (errno == EINTR) continue;
+        fprintf(stderr, "libars: the zygote cannot talk to ars-host: %s\n", strerror(errno));
+        _exit(ARS__EXIT_FAILED); /* the host sees that at once, and the workers end with us */
     }
 }
 
@@ -229,7 +232,10 @@ static int watch(struct zygote *z) {
  * simulator's own handlers and timers do not run in it; workers get the mask back. */
 static void live_as_zygote(int host) {
     struct zygote *z = calloc(1, sizeof *z);
-    if (!z) _exit(ARS__EXIT_FAILED);
+    if (!z) {
+        fprintf(stderr, "libars: no memory for the table of workers\n");
+        _exit(ARS__EXIT_FAILED);
+    }
     z->host = host;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     sigset_t all, kept;
@@ -279,6 +285,8 @@ _Noreturn static void become_host(int shm, int zygote, pid_t pid) {
     const struct itimerval none = {{0, 0}, {0, 0}};
     static const int timers[] = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) setitimer(timers[i], &none, NULL);
+    ssize_t told = alive_fd < 0 ? 0 : write(alive_fd, "S", 1);
+    (void)told;
     const char *path = getenv("ARS_HOST");
     if (!path || !*path) path = ARS_HOST_PATH;
     execl(path, "ars-host", "--shm", arguments[0], "--zygote", arguments[1], "--zygote-pid", arguments[2], "--workers",

@@ -230,8 +230,8 @@ struct ars__zygote_message {
  * ARS_MAX_PROCESSES  workers, snapshots and continuations alive at once (default 4096)
  * ARS_MAX_MEMORY bytes that a worker, and all it forks, may allocate each on top of what the zygote has (default: no limit)
  * ARS_PREFORK    (read by ars-host) if set: workers are forked at once, not when the first run begins
- * ARS_ALIVE_FD   a descriptor the launcher reads: libars writes "A" when it is loaded, and "E" and a text if the program
- *                cannot become a simulator (threads, no ars-host, no memory); closed at the split
+ * ARS_ALIVE_FD   a descriptor the launcher reads: libars writes "A" when it is loaded, "S" at the split, and "E" and a text
+ *                if the program cannot become a simulator (threads, no ars-host, no memory); closed at the split
  * ARS_CONTROLLER_PID  (read by ars-host) exit when this process is gone
  *
  * ars-host is started as: ars-host --shm FD --zygote FD --zygote-pid PID --workers W --snapshots S */

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ars.errors import LaunchError
+from ars.leftovers import remove_stale
 
 __all__ = ["Family", "find_host", "resolve_command"]
 
@@ -123,18 +124,23 @@ class _LastLines:
 
 
 class _AlivePipe:
-    """What libars writes at start-up: "A" when it is loaded; "E" and a text if the program cannot be a simulator."""
+    """What libars writes at start-up: "A" when it is loaded; "S" when it has split, and this process is about to become
+    ars-host; "E" and a text if the program cannot be a simulator."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._ended = False
         self.loaded = False
+        self.split = False
 
     def read(self, seconds: float) -> str:
         """Waits this long for news. Returns the reason if libars has given up."""
         news = self._chunk(seconds)
         if news.startswith(b"A"):
             self.loaded = True
+            news = news[1:]
+        if news.startswith(b"S"):
+            self.split = True
             news = news[1:]
         if not news.startswith(b"E"):
             return ""
@@ -226,6 +232,10 @@ class Family:
         """Raises LaunchError if the program has said that it cannot become a simulator, or has ended."""
         ended = self.exited()
         self._read_alive(0.0)
+        if ended and self._alive.split:
+            raise LaunchError(
+                f"{self.name}: its ars-host did not get as far as a greeting: {self.exit_text()}{self._stderr_text()}"
+            )
         if ended:
             raise LaunchError(
                 f"{self.name}: {self.exit_text()} before it asked for its first trace. It is linked against libars but "
@@ -321,6 +331,7 @@ def _variables(
 
 def _socket_directory() -> str:
     """A private directory (0700) whose path is short enough for a socket."""
+    remove_stale((tempfile.gettempdir(), "/tmp", "/dev/shm"))
     for parent in (None, "/tmp", "/dev/shm"):
         try:
             directory = tempfile.mkdtemp(prefix=f"ars-{os.getpid()}-", dir=parent)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from ars.arguments import integer, seconds
@@ -58,12 +57,3 @@ class Limits:
         if memory:
             wanted["ARS_MAX_MEMORY"] = str(memory)
         return {name: value for name, value in wanted.items() if not given.get(name)}
-
-    @classmethod
-    def names(cls) -> tuple[str, ...]:
-        return tuple(field.name for field in fields(cls))
-
-    @property
-    def silence(self) -> float:
-        """Seconds without a word from the host after which it is taken for dead."""
-        return 30.0 + 10.0 * self.trace_timeout if self.trace_timeout else math.inf

@@ -19,8 +19,10 @@ from ars._native import RunFlag
 from ars.arguments import choice, command_words, integer, observed_arrays, seconds, seed_or_random
 from ars.budget import Budget
 from ars.columns import Columns, Site
+from ars.distributions import Distribution
 from ars.errors import ArsError, BiasWarning, HostLostError, LaunchError, NetworkError, RunInterrupted
 from ars.failures import describe
+from ars.kept import KeptRun, fingerprint, kept_seed
 from ars.limits import Limits
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.progress import NoProgress, Progress, make_progress
@@ -73,6 +75,13 @@ def _one_torch_thread() -> contextlib.AbstractContextManager[None]:
     from ars.network.training import one_torch_thread
 
     return one_torch_thread()
+
+
+def _described(proposals: Mapping[str, Proposal] | None, network: Network | None) -> Any:
+    """What proposes, as far as it can be told: two functions of one name are alike. For JSON."""
+    if network is not None:
+        return {"network": fingerprint({name: t.numpy() for name, t in network.network.state_dict().items()})}
+    return {name: repr(p) if isinstance(p, Distribution) else "a function" for name, p in (proposals or {}).items()}
 
 
 # ---- a run -----------------------------------------------------------------------------------------------------------
@@ -165,6 +174,7 @@ class Simulator:
         on_failure: OnFailure = "raise",
         progress: bool | Progress | None = None,
         first_trace: int = 0,
+        resume: str | os.PathLike[str] | None = None,
     ) -> Posterior:
         """Weighted traces given data.
 
@@ -175,6 +185,8 @@ class Simulator:
         None makes no estimate, so "ars" weights are not available. in_loops="prior": inside loops the prior proposes
         and no correction is needed. on_failure: "raise" stops at the first failed trace, "zero" gives it weight 0,
         "skip" drops it. first_trace: the number of the first trace; its draws depend on that and the seed alone.
+        resume: a folder in which finished traces are kept while the run goes on. If it holds some of the same run
+        already, only the others are run, and the result is that of a run without interruption.
         """
         data = observed_arrays(observe)
         count = integer("traces", traces, 1, 2**40)
@@ -197,6 +209,8 @@ class Simulator:
         flags |= RunFlag.LOOPS_PRIOR if in_loops == "prior" else RunFlag(0)
         flags |= RunFlag.ESTIMATE if estimate else RunFlag(0)
         flat = {name: array.reshape(-1) for name, array in data.items()}
+        if seed is None and resume is not None:
+            seed = kept_seed(resume)
         config = self._config(seed_or_random(seed), count, flags, estimate, flat, first_trace)
         info = RunInfo(
             config.seed,
@@ -218,8 +232,23 @@ class Simulator:
                 incidents=recorder.incidents,
             )
 
-        with _one_torch_thread() if network is not None else contextlib.nullcontext():
-            return self._run(config, proposer, on_failure, make_progress(progress), result)
+        with contextlib.ExitStack() as stack:
+            if network is not None:
+                stack.enter_context(_one_torch_thread())
+            kept = None
+            if resume is not None:
+                about = {
+                    "command": [os.path.basename(self.command[0]), *self.command[1:]],
+                    "seed": config.seed,
+                    "first_trace": config.first_trace,
+                    "M": info.runs_p,
+                    "N": info.tries_q,
+                    "in_loops": in_loops,
+                    "observe": fingerprint(data),
+                    "proposals": _described(proposals, network),
+                }
+                kept = stack.enter_context(KeptRun(resume, about, failed_too=on_failure != "raise"))
+            return self._run(config, proposer, on_failure, make_progress(progress), result, kept)
 
     def _network_proposer(
         self, network: Network, data: Mapping[str, npt.NDArray[np.float64]], in_loops: str
@@ -415,9 +444,14 @@ class Simulator:
         on_failure: str,
         progress: Progress,
         result: Callable[[Recorder, Mapping[str, float]], _Result],
+        kept: KeptRun | None = None,
     ) -> _Result:
         """One run; whatever ends it early carries what had finished as ``partial``."""
-        recorder = Recorder(config.n_traces, on_failure, progress, first=config.first_trace, seed=config.seed)
+        recorder = Recorder(
+            config.n_traces, on_failure, progress, first=config.first_trace, seed=config.seed, keeper=kept
+        )
+        if kept is not None:
+            recorder.start(*kept.load(config.first_trace, config.n_traces))
         with self._exclusively():
             try:
                 stats = self._work(config, proposer, recorder)
@@ -453,17 +487,23 @@ class Simulator:
         """Runs until every trace is in. A simulator that is lost is started again and does what is missing."""
         summary: RunSummary | None = None
         fruitless = restarts = 0
+        kept = recorder.done
         while True:
             before = recorder.done
             try:
-                session = self._ready(recorder.sites)
-                for first, count in recorder.missing():
+                missing = [] if recorder.stopped else recorder.missing()
+                session = self._ready(recorder.sites) if missing else None
+                for first, count in missing:
+                    assert session is not None
                     part = config._replace(first_trace=first, n_traces=count)
                     done = self._one_run(session, part, proposer, recorder, stop)
                     summary = done if summary is None else summary + done
                     if recorder.stopped or (stop is not None and stop.is_set()):
                         break
-                return {**(summary.stats() if summary else {}), "restarts": restarts}
+                stats = summary.stats() if summary else {}
+                if kept and stats.get("seconds"):
+                    stats["traces_per_second"] = (recorder.done - kept) / stats["seconds"]
+                return {**stats, "restarts": restarts, "traces_resumed": kept}
             except (HostLostError, LaunchError) as error:
                 fruitless = 1 if recorder.done > before else fruitless + 1
                 if fruitless > self.max_restarts or (isinstance(error, LaunchError) and not restarts):

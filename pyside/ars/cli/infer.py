@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ars.cli.options import add_seed, add_simulator, at_least
+from ars.cli.options import add_limits, add_seed, add_simulator, at_least, limits
 
 if TYPE_CHECKING:
+    from ars.errors import RunInterrupted
+    from ars.network.facade import Network
     from ars.posterior import Posterior
 
 HELP = "Infer what a simulator did, given data."
@@ -25,6 +27,23 @@ _SUFFIXES = (".nc", ".npz", ".csv")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser)
+    add_data(parser)
+    parser.add_argument("--traces", type=at_least(1), default=10_000, metavar="N", help="default: 10,000")
+    parser.add_argument("--on-failure", choices=("raise", "zero", "skip"), default="raise", help="for traces that fail")
+    add_seed(parser)
+    parser.add_argument("--out", type=_out, metavar="FILE", help="write traces and weights: .nc (ArviZ), .npz or .csv")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="DIR",
+        help="keep finished traces in this folder, and begin with those of the same run that it holds",
+    )
+    add_limits(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """What is observed, and what proposes."""
     parser.add_argument("--network", type=Path, metavar="FILE", help="from ars train; without it the prior proposes")
     parser.add_argument(
         "--observe",
@@ -35,15 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="data; may be repeated",
     )
     parser.add_argument("--observe-file", type=Path, metavar="FILE", help="data: .json, name -> numbers, or .npz")
-    parser.add_argument("--traces", type=at_least(1), default=10_000, metavar="N", help="default: 10,000")
     parser.add_argument(
         "--budget", type=at_least(1), nargs=2, default=(1, 10), metavar=("M", "N"), help="of every loop; default: 1 10"
     )
     parser.add_argument("--in-loops", choices=("proposal", "prior"), default="proposal", help="who proposes in loops")
-    parser.add_argument("--on-failure", choices=("raise", "zero", "skip"), default="raise", help="for traces that fail")
-    add_seed(parser)
-    parser.add_argument("--out", type=_out, metavar="FILE", help="write traces and weights: .nc (ArviZ), .npz or .csv")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
 def _observed(text: str) -> tuple[str, list[float] | float]:
@@ -68,7 +82,7 @@ def _out(text: str) -> Path:
     return path
 
 
-def _data(arguments: argparse.Namespace) -> dict[str, Any]:
+def read_data(arguments: argparse.Namespace) -> dict[str, Any]:
     """The data of the file, then those of the command line."""
     data: dict[str, Any] = {}
     if (path := arguments.observe_file) is not None:
@@ -88,21 +102,40 @@ def _data(arguments: argparse.Namespace) -> dict[str, Any]:
     return data
 
 
+def read_network(arguments: argparse.Namespace) -> Network | None:
+    """The proposal network, if one is named."""
+    if arguments.network is None:
+        return None
+    from ars.network.facade import Network
+
+    return Network.load(arguments.network)
+
+
+def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> int:
+    """Ctrl-C: what there is, and how to go on."""
+    partial = interrupt.partial
+    print(
+        f"ars infer: interrupted after {len(partial) if partial else 0:,} of {arguments.traces:,} traces",
+        file=sys.stderr,
+    )
+    if partial is not None and len(partial):
+        print(partial.summary())
+    if arguments.resume is not None:
+        print(f"the finished traces are in {arguments.resume}; the same command goes on with them", file=sys.stderr)
+    return 130
+
+
 def run(arguments: argparse.Namespace) -> int:
     from ars import Budget, Simulator
+    from ars.errors import RunInterrupted
 
     try:
-        data = _data(arguments)
+        data = read_data(arguments)
     except (ValueError, KeyError) as error:
         print(f"ars infer: {error}", file=sys.stderr)
         return 2
-    options: dict[str, Any] = {}
-    if arguments.network is not None:
-        from ars.network.facade import Network
-
-        options["network"] = Network.load(arguments.network)
     m, n = arguments.budget
-    with Simulator(arguments.command_line, workers=arguments.workers) as sim:
+    with Simulator(arguments.command_line, workers=arguments.workers, **limits(arguments)) as sim:
         try:
             post = sim.posterior(
                 data,
@@ -112,8 +145,11 @@ def run(arguments: argparse.Namespace) -> int:
                 seed=arguments.seed,
                 on_failure=arguments.on_failure,
                 progress=not arguments.quiet,
-                **options,
+                network=read_network(arguments),
+                resume=arguments.resume,
             )
+        except RunInterrupted as interrupt:
+            return _interrupted(arguments, interrupt)
         except (ValueError, TypeError) as error:
             print(f"ars infer: {error}", file=sys.stderr)
             return 2

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ars.cli.options import add_seed, add_simulator, at_least
+from ars.cli.options import add_limits, add_seed, add_simulator, at_least, limits
 
 if TYPE_CHECKING:
     from ars.columns import Site
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--network", type=Path, metavar="FILE", help="show which of the simulator's sites it knows")
     parser.add_argument("--traces", type=at_least(1), default=1000, metavar="N", help="to run; default: 1,000")
     add_seed(parser)
+    add_limits(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -90,7 +91,7 @@ def _inspect_simulator(arguments: argparse.Namespace) -> int:
         from ars.network.facade import Network
 
         network = Network.load(arguments.network)
-    with Simulator(arguments.command_line, workers=arguments.workers) as sim:
+    with Simulator(arguments.command_line, workers=arguments.workers, **limits(arguments)) as sim:
         traces = sim.prior(arguments.traces, seed=arguments.seed, on_failure="zero")
     print(f"{' '.join(sim.command)}: {len(traces):,} traces")
     if traces.failures:

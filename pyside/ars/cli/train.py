@@ -7,7 +7,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from ars.cli.options import add_seed, add_simulator, at_least, positive
+from ars.cli.options import add_limits, add_seed, add_simulator, at_least, limits, positive
 
 HELP = "Train a proposal network on a simulator's prior traces."
 
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--patience", type=at_least(1), default=0, metavar="N", help="stop after N evaluations that are not better"
     )
     add_seed(parser)
+    add_limits(parser)
     parser.add_argument(
         "--out", type=Path, default=Path("network.safetensors"), metavar="FILE", help="default: network.safetensors"
     )
@@ -106,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"ars train: {error}", file=sys.stderr)
         return 2
     shown = not arguments.quiet
-    with Simulator(arguments.command_line, workers=arguments.workers) as sim:
+    with Simulator(arguments.command_line, workers=arguments.workers, **limits(arguments)) as sim:
         if arguments.record is not None:
             print(
                 record(

@@ -30,7 +30,7 @@ from ars.progress import Progress, make_progress
 if TYPE_CHECKING:
     from ars.simulator import OnFailure, Simulator
 
-__all__ = ["Recording", "ShardError", "record"]
+__all__ = ["Recording", "ShardError", "decode_shard", "encode_shard", "only_writer", "record"]
 
 FORMAT: Final = "ars-traces"
 VERSION: Final = 1
@@ -82,7 +82,7 @@ def _decode_sites(rows: Sequence[Sequence[Any]]) -> tuple[Site, ...]:
     return tuple(Site(int(i), SiteKind[kind], DistKind[dist] if dist else None, str(a)) for i, kind, dist, a in rows)
 
 
-def _encode(columns: Columns, sites: Sequence[Site], about: dict[str, Any]) -> list[Bytes]:
+def encode_shard(columns: Columns, sites: Sequence[Site], about: dict[str, Any]) -> list[Bytes]:
     """The parts of a shard's file."""
     body: list[Bytes] = []
     described: dict[str, Any] = {}
@@ -111,7 +111,7 @@ def _write_index(directory: Path, about: dict[str, Any], shards: Sequence[Shard]
 
 
 @contextlib.contextmanager
-def _only_writer(directory: Path) -> Iterator[None]:
+def only_writer(directory: Path) -> Iterator[None]:
     """Two recordings into one folder would overwrite each other's shards."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -152,7 +152,7 @@ def record(
     except OSError as error:
         raise StorageError(f"{folder} cannot be made: {error.strerror}") from error
     shown = make_progress(progress)
-    with _only_writer(folder), contextlib.closing(shown):
+    with only_writer(folder), contextlib.closing(shown):
         for left in folder.glob(".*.tmp"):  # of a recording that was killed
             left.unlink(missing_ok=True)
         about, shards = _continued(sim, folder, seed, max_rejected)
@@ -169,7 +169,7 @@ def record(
                 unchecked = False
             name = f"traces-{len(shards):06d}.ars"
             mine = about | {"first_trace": done, "requested": count}
-            parts = _encode(kept, sites, mine)
+            parts = encode_shard(kept, sites, mine)
             write_whole(folder / name, parts)
             size = sum(memoryview(part).nbytes for part in parts)
             shards.append(Shard(name, done, count, len(kept.traces), size))
@@ -266,7 +266,7 @@ class Recording:
         except OSError as error:
             raise ShardError(f"{path} cannot be read: {error.strerror}") from error
         try:
-            columns, sites = _decode(whole, verify=line.file not in self._checked)
+            columns, sites = decode_shard(whole, verify=line.file not in self._checked)
         except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
             raise ShardError(f"{path} is damaged: {error}. Delete {self.directory} and record again") from error
         if len(columns.traces) != line.traces:
@@ -380,7 +380,7 @@ def _features(columns: Columns, sites: Sequence[Site]) -> dict[tuple[SiteKind, s
     return found
 
 
-def _decode(whole: memoryview, *, verify: bool) -> tuple[Columns, tuple[Site, ...]]:
+def decode_shard(whole: memoryview, *, verify: bool) -> tuple[Columns, tuple[Site, ...]]:
     """A shard's columns, without a copy. Every number in it is checked before it is used."""
     magic, header_size, crc = _LEAD.unpack_from(whole)
     if magic != _MAGIC:

@@ -1,0 +1,142 @@
+"""``ars replay``: one trace of a run again, alone, so that a debugger can be attached."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ars.cli.infer import add_data, read_data, read_network
+from ars.cli.options import add_simulator, at_least
+
+if TYPE_CHECKING:
+    from ars.posterior import Posterior, Traces
+    from ars.simulator import Simulator
+
+HELP = "Run one trace again, by seed and number, alone."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_simulator(parser)
+    parser.add_argument("--seed", type=at_least(0), required=True, metavar="N", help="of the run")
+    parser.add_argument("--trace", type=at_least(0), required=True, metavar="N", help="the trace's number in the run")
+    add_data(parser)
+    parser.add_argument("--wait", action="store_true", help="print the process's number and wait for Enter")
+    parser.add_argument(
+        "--debugger",
+        metavar="COMMAND",
+        help='attach this before the trace begins; {pid} is the process, for instance "gdb -p {pid}"',
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0 if the trace is complete, 1 if it fails."""
+    from ars import Budget, Simulator
+
+    data = {}
+    if arguments.observe or arguments.observe_file is not None:
+        try:
+            data = read_data(arguments)
+        except (ValueError, KeyError) as error:
+            print(f"ars replay: {error}", file=sys.stderr)
+            return 2
+    network = read_network(arguments)
+    stops = arguments.wait or arguments.debugger is not None
+    with Simulator(
+        arguments.command_line,
+        workers=1,
+        trace_timeout=0 if stops else 60,
+        max_restarts=0,
+        show_stdout=True,
+        env={"ARS_PREFORK": "1"},
+    ) as sim:
+        debugger = _attach(sim, arguments) if stops else None
+        try:
+            traces: Traces
+            if data:
+                m, n = arguments.budget
+                traces = sim.posterior(
+                    data,
+                    1,
+                    network,
+                    budget=Budget(M=m, N=n),
+                    in_loops=arguments.in_loops,
+                    seed=arguments.seed,
+                    first_trace=arguments.trace,
+                    on_failure="zero",
+                )
+            else:
+                traces = sim.prior(1, seed=arguments.seed, first_trace=arguments.trace, on_failure="zero")
+        finally:
+            if debugger is not None:
+                debugger.wait()
+    return _show(traces, arguments)
+
+
+# ---- the debugger ----------------------------------------------------------------------------------------------------
+
+
+def _worker(sim: Simulator) -> int:
+    """The process that will run the trace: the only child of the zygote."""
+    zygote = sim._ready().hello.zygote_pid
+    path = Path(f"/proc/{zygote}/task/{zygote}/children")
+    for _ in range(1000):
+        if pids := path.read_text().split():
+            return int(pids[0])
+        time.sleep(0.01)
+    raise RuntimeError("no worker was forked")
+
+
+def _traced(pid: int) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return any(line.startswith("TracerPid:") and line.split()[1] != "0" for line in lines)
+
+
+def _attach(sim: Simulator, arguments: argparse.Namespace) -> subprocess.Popen[bytes] | None:
+    """Returns when the trace may begin."""
+    pid = _worker(sim)
+    print(f"process {pid} will run trace {arguments.trace}", flush=True)
+    if arguments.debugger is None:
+        print(f"attach a debugger (gdb -p {pid}), let it continue, then press Enter here", flush=True)
+        sys.stdin.readline()
+        return None
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the debugger's now
+    command = arguments.debugger if "{pid}" in arguments.debugger else f"{arguments.debugger} {{pid}}"
+    debugger = subprocess.Popen(shlex.split(command.replace("{pid}", str(pid))))
+    while debugger.poll() is None and not _traced(pid):
+        time.sleep(0.02)
+    return debugger
+
+
+# ---- the trace -------------------------------------------------------------------------------------------------------
+
+
+def _show(traces: Traces | Posterior, arguments: argparse.Namespace) -> int:
+    from ars.posterior import Posterior
+
+    if traces.failures:
+        failure = traces.failures.examples[0]
+        print(failure)
+        if failure.stderr:
+            print("the simulator's last lines on stderr:\n  " + "\n  ".join(failure.stderr.splitlines()))
+        return 1
+    print(f"trace {arguments.trace} of seed {arguments.seed} is complete")
+    for sample in traces.columns.samples:
+        site = traces.sites[int(sample["site"])]
+        print(f"  {site.address}[{int(sample['instance'])}] = {float(sample['value'])!r}")
+    for name in traces.results:
+        print(f"  result {name} = {traces[name][0]!r}")
+    for loop in traces.columns.loops:
+        counts = f"{int(loop['tries'])} tries"
+        if loop["tries_q"]:
+            counts += f"; under q {int(loop['accepted_q'])} of {int(loop['tries_q'])} accepted"
+            counts += f", under p {int(loop['runs_p'])} of {int(loop['tries_p'])}"
+        print(f"  loop {traces.sites[int(loop['site'])].address}: {counts}")
+    if isinstance(traces, Posterior):
+        print(f"  log weight ({traces.method}) = {float(traces.log_weights()[0])!r}")
+    return 0
