@@ -101,7 +101,7 @@ def test_one_death_costs_nothing(role: str, csim: Callable[[str], str]) -> None:
             assert post.failures.incidents[0].kind == "lost_host"
             assert "signal 9" in post.failures.incidents[0].text or "SIGKILL" in post.failures.incidents[0].text
         else:
-            assert post.stats["replays"] == 1
+            assert post.stats["replays"] <= 1  # 0: it was between two traces, or had done its work
 
 
 CONTROLLER = """
