@@ -16,7 +16,7 @@ from ars import LaunchError, ProtocolError, Simulator
 from ars.launch import Family, find_host, resolve_command
 from ars.session import Session
 
-FAKE_HOST = Path(__file__).resolve().parents[1] / "system" / "fake_host.py"
+FAKE = Path(__file__).resolve().parents[1] / "system" / "fake_simulator.py"
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def fake() -> Iterator[Callable[..., Session]]:
     sessions: list[Session] = []
 
     def start(mode: str = "good", **options: float) -> Session:
-        sessions.append(Session([sys.executable, str(FAKE_HOST), mode], **options))  # type: ignore[arg-type]
+        sessions.append(Session([sys.executable, str(FAKE), mode], **options))  # type: ignore[arg-type]
         return sessions[-1]
 
     yield start
@@ -205,7 +205,7 @@ def test_a_forked_copy_ends_nothing(fake: Callable[..., Session]) -> None:
 def test_a_program_that_forgets_to_close_leaves_nothing_behind() -> None:
     code = (
         "import sys; from ars.session import Session\n"
-        f"s = Session([sys.executable, {str(FAKE_HOST)!r}]); print(s._family.directory, s.pid)"
+        f"s = Session([sys.executable, {str(FAKE)!r}]); print(s._family.directory, s.pid)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     directory, pid = out.stdout.split()

@@ -1,4 +1,5 @@
-"""Plays a simulator and its ars-host over a real socket, well or badly: the controller's tests need a peer that errs.
+"""Plays an ars-host over a real socket, well or badly: the controller's tests need a peer that errs. fake_simulator.py
+starts it.
 
 Its model: x ~ Normal(0, 1), u ~ Uniform(0, 1), observe y; a trace asks for x, then tells it and asks for u. Values are
 the proposals' first parameters, so that tests can see which proposal arrived.
@@ -6,9 +7,7 @@ the proposals' first parameters, so that tests can see which proposal arrived.
 
 from __future__ import annotations
 
-import argparse
 import os
-import signal
 import sys
 import time
 from typing import Any
@@ -185,32 +184,3 @@ class FakeHost:
         columns = [traces, samples, observes, np.zeros(0, DTYPES["values"]), loops, np.zeros(0), failures]
         columns += [np.zeros(0, DTYPES["try"]), np.zeros(0, DTYPES["sample"])]
         self.socket.send_multipart([framed(Message.TRACES, b"", len(numbers), run), *(c.tobytes() for c in columns)])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("mode", nargs="?", default="good")
-    mode = parser.parse_args().mode
-    alive = int(os.environ["ARS_ALIVE_FD"])
-    if mode == "mute":
-        time.sleep(3600)
-    os.write(alive, b"A")
-    if mode == "giveup":
-        os.write(alive, b"Ethe program has 3 threads when it asks for its first trace")
-        time.sleep(0.2)
-        sys.exit(1)
-    os.close(alive)
-    if mode == "nohello":
-        time.sleep(3600)
-    if mode == "exit":
-        sys.stderr.write("usage: prog config\n")
-        sys.exit(2)
-    if mode == "stubborn":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    host = FakeHost(mode)
-    host.hello()
-    host.serve()
-
-
-if __name__ == "__main__":
-    main()

@@ -16,7 +16,7 @@ import pytest
 
 import ars
 
-FAKE_HOST = Path(__file__).with_name("fake_host.py")
+FAKE = Path(__file__).with_name("fake_simulator.py")
 PROPOSALS = {"x": ars.Normal(5.0, 1.0), "loop/u": lambda t: ars.Uniform(0.1 * t["x"], 1e6)}
 
 
@@ -26,7 +26,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ars.Simula
     made: list[ars.Simulator] = []
 
     def make(mode: str = "good", **options: Any) -> ars.Simulator:
-        made.append(ars.Simulator([sys.executable, str(FAKE_HOST), mode], **options))
+        made.append(ars.Simulator([sys.executable, str(FAKE), mode], **options))
         return made[-1]
 
     yield make
