@@ -4,6 +4,7 @@
 #   make test     lint, C tests, C tests under sanitizers, Python and system tests
 #   make lint     ruff, mypy, clang-format       make format   apply what the linters can
 #   make fuzz     10 million inputs for every decoder (FUZZ_RUNS=...); findings stay in build-fuzz/
+#   make chaos    a minute of killing processes; make inject: every call fails in turn; make soak: 20 minutes, all flat?
 #   make build    CMake build in build/          make clean    remove everything that was made here
 #
 # Variables: PYTHON (python3), JOBS (all cores), PYTEST_ARGS (make test PYTEST_ARGS='-k nested').
@@ -31,7 +32,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: all demo test fuzz build build-asan install lint lint-only format clean setup-build setup-test
+.PHONY: all demo test fuzz chaos inject soak build build-asan install lint lint-only format clean setup-build setup-test
 
 all: build
 
@@ -43,6 +44,19 @@ test: setup-test install build build-asan
 
 fuzz: setup-test install
 	@tools/fuzz.sh
+
+# ---- the long forms of tests that are short in `make test` -------------------------------------------------------
+
+LONG_TEST = ARS_BUILD_DIR=$(CURDIR)/$(BUILD) ARS_CSIM_DIR=$(CURDIR)/$(BUILD)/csim $(VENV)/bin/python -m pytest -q
+
+chaos: setup-test install build
+	ARS_CHAOS_SECONDS=60 $(LONG_TEST) tests/system/test_chaos.py -o log_cli=true
+
+inject: setup-test install build
+	ARS_INJECT=all $(LONG_TEST) tests/system/test_injection.py
+
+soak: setup-test install build
+	$(VENV)/bin/python tools/soak.py --seconds 1200 --simulators $(BUILD)/csim
 
 lint: setup-test install lint-only
 
