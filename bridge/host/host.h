@@ -113,6 +113,7 @@ struct host {
     void *context, *socket, *monitor;
     bool blocked;      /* the socket took no more: stop reading rings and questions until it does */
     bool disconnected; /* the controller is gone */
+    bool has_keys;     /* CURVE */
     struct buffer sites_out, steps_out;
     uint32_t n_sites_out, n_steps_out;
     uint32_t unanswered;  /* requests that the controller has */
@@ -146,6 +147,13 @@ struct host {
     char error[ARS_WIRE_TEXT]; /* not empty: end with this reason */
 };
 
+/* ---- keys.c ------------------------------------------------------------------------------------------------------ */
+struct keys {
+    unsigned char secret[32], public[32], peer[32];
+    char token[32];
+};
+bool ars__keys_read(const char *path, struct keys *keys, ars__why *why);
+
 /* ---- start.c ----------------------------------------------------------------------------------------------------- */
 uint64_t ars__now(void);
 /* Remembers the reason that ends the host; the first one counts. */
@@ -163,8 +171,9 @@ void ars__loop(struct host *host);
 void ars__signals(struct host *host); /* reads them; all but SIGINT mean quit */
 
 /* ---- link.c ------------------------------------------------------------------------------------------------------ */
-bool ars__endpoint_allowed(const char *endpoint, ars__why *why);
-bool ars__link_open(struct host *host, const char *endpoint);
+/* ipc, tcp with keys, or tcp on loopback if the user says so. */
+bool ars__endpoint_allowed(const char *endpoint, bool has_keys, bool insecure_loopback, ars__why *why);
+bool ars__link_open(struct host *host, const char *endpoint, const struct keys *keys); /* keys: NULL for none */
 bool ars__link_greet(struct host *host, const char *token);
 void ars__link_close(struct host *host);
 void ars__link_watch(struct host *host); /* reads the monitor */

@@ -31,17 +31,19 @@ static bool is_loopback(const char *address, size_t size) {
            (size_t)used == size && a < 256 && b < 256 && c < 256;
 }
 
-bool ars__endpoint_allowed(const char *endpoint, ars__why *why) {
+bool ars__endpoint_allowed(const char *endpoint, bool has_keys, bool insecure_loopback, ars__why *why) {
     if (!strncmp(endpoint, "ipc://", 6) && endpoint[6]) return true;
     if (strncmp(endpoint, "tcp://", 6)) {
         snprintf(why->text, sizeof why->text, "ARS_ENDPOINT=%.100s: it must be ipc://... or tcp://...", endpoint);
         return false;
     }
     const char *address = endpoint + 6, *colon = strrchr(address, ':');
-    if (colon && is_loopback(address, (size_t)(colon - address))) return true;
+    if (has_keys || (insecure_loopback && colon && is_loopback(address, (size_t)(colon - address)))) return true;
     snprintf(why->text, sizeof why->text,
-             "ARS_ENDPOINT=%.100s is not a loopback address: traces would cross the network unprotected; use ipc:// or "
-             "tcp://127.0.0.1:PORT",
+             insecure_loopback
+                 ? "ARS_ENDPOINT=%.100s is not a loopback address, and ARS_INSECURE_LOOPBACK is for those only"
+                 : "ARS_ENDPOINT=%.100s: tcp needs keys: set ARS_KEY to the simulator.key of a pair that "
+                   "ars keygen made",
              endpoint);
     return false;
 }
@@ -62,7 +64,15 @@ static bool open_monitor(struct host *host) {
     return host->monitor && set(host->monitor, ZMQ_LINGER, 0) && !zmq_connect(host->monitor, address);
 }
 
-bool ars__link_open(struct host *host, const char *endpoint) {
+static bool use_keys(struct host *host, const struct keys *keys) {
+    if (!keys) return true;
+    host->has_keys = true;
+    return !zmq_setsockopt(host->socket, ZMQ_CURVE_SERVERKEY, keys->peer, sizeof keys->peer) &&
+           !zmq_setsockopt(host->socket, ZMQ_CURVE_PUBLICKEY, keys->public, sizeof keys->public) &&
+           !zmq_setsockopt(host->socket, ZMQ_CURVE_SECRETKEY, keys->secret, sizeof keys->secret);
+}
+
+bool ars__link_open(struct host *host, const char *endpoint, const struct keys *keys) {
     int64_t largest = ARS_WIRE_MAX_MESSAGE;
     host->context = zmq_ctx_new();
     host->socket = host->context ? zmq_socket(host->context, ZMQ_DEALER) : NULL;
@@ -72,7 +82,7 @@ bool ars__link_open(struct host *host, const char *endpoint) {
                  set(host->socket, ZMQ_HEARTBEAT_IVL, HEARTBEAT_MS) &&
                  set(host->socket, ZMQ_HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS) && set(host->socket, ZMQ_IPV6, 1) &&
                  !zmq_setsockopt(host->socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest) && open_monitor(host) &&
-                 !zmq_connect(host->socket, endpoint);
+                 use_keys(host, keys) && !zmq_connect(host->socket, endpoint);
     if (!ready) ars__give_up(host, "cannot connect to %.200s: %s", endpoint, zmq_strerror(zmq_errno()));
     return ready;
 }
@@ -198,7 +208,8 @@ static int await_frame(struct host *host, void *frame, size_t capacity) {
         }
         if (items[1].revents) ars__link_watch(host);
         if (host->disconnected)
-            ars__give_up(host, "the controller closed the connection before it said WELCOME");
+            ars__give_up(host, "the controller closed the connection before it said WELCOME%s",
+                         host->has_keys ? "; do the two key files belong together?" : "");
         else if (items[2].revents)
             ars__signals(host);
         else if (items[3].revents)

@@ -12,8 +12,10 @@ static const char help[] =
     "The process between a family of simulator processes and their controller. libars starts it; there is no reason "
     "to\n"
     "start it by hand. It reads from the environment:\n"
-    "  ARS_ENDPOINT        where the controller listens, ipc://... or tcp://... (loopback only)\n"
-    "  ARS_TOKEN           shown to the controller (at most 32 characters)\n"
+    "  ARS_ENDPOINT        where the controller listens, ipc://... or tcp://...\n"
+    "  ARS_KEY             for tcp: the file simulator.key that ars keygen made\n"
+    "  ARS_INSECURE_LOOPBACK  if set: tcp on a loopback address goes without keys\n"
+    "  ARS_TOKEN           shown to the controller (at most 32 characters; default: the key file's)\n"
     "  ARS_CONTROLLER_PID  if set: exit when this process is gone\n"
     "  ARS_PREFORK         if set: fork the workers at once, so that a debugger can be attached before a run\n";
 

@@ -180,7 +180,7 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
             snprintf(failure->text, sizeof failure->text, "a continuation failed in an unknown way: %s", why.text);
         }
     } else if (status == ARS__SLOT_DONE && (l.tries_q != wanted->tries_q || l.runs_p != wanted->runs_p)) {
-        *failure = (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL};
+        *failure = (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop = l.site, .site = ARS_NO_SITE};
         snprintf(failure->text, sizeof failure->text,
                  "a loop has %llu tries under q and %llu runs under p, which are not the %u and %u that were asked for",
                  (unsigned long long)l.tries_q, (unsigned long long)l.runs_p, wanted->tries_q, wanted->runs_p);

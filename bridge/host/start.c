@@ -1,4 +1,5 @@
 /* start.c: from a command line to a host at work: the segment, the descriptors, the tables. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -40,6 +41,11 @@ static bool map_segment(struct host *host, int fd, char *why, size_t size) {
     if ((uint64_t)st.st_size != expected) {
         snprintf(why, size, "the segment has %lld bytes; %u workers with %u snapshots need %llu", (long long)st.st_size,
                  host->n_workers, host->per_worker, (unsigned long long)expected);
+        return false;
+    }
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || !(seals & F_SEAL_SHRINK)) { /* or a read of it could end us */
+        snprintf(why, size, "the segment is not sealed against shrinking");
         return false;
     }
     void *at = mmap(NULL, expected, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -123,8 +129,31 @@ void ars__release(struct host *host) {
     free(host->strangers);
 }
 
+static bool is_set(const char *variable) {
+    const char *text = getenv(variable);
+    return text && *text;
+}
+
+/* Connects and greets; the keys are forgotten when the socket has them. */
+static bool open_link(struct host *host, const char *endpoint) {
+    static const char no_token[] = "00000000000000000000000000000000";
+    struct keys keys;
+    ars__why why;
+    bool has_keys = !strncmp(endpoint, "tcp://", 6) && is_set("ARS_KEY");
+    char token[33] = {0};
+    if (has_keys && !ars__keys_read(getenv("ARS_KEY"), &keys, &why)) {
+        ars__give_up(host, "%s", why.text);
+        return false;
+    }
+    memcpy(token, has_keys ? keys.token : no_token, sizeof token - 1);
+    if (is_set("ARS_TOKEN")) snprintf(token, sizeof token, "%s", getenv("ARS_TOKEN"));
+    bool open = ars__link_open(host, endpoint, has_keys ? &keys : NULL);
+    explicit_bzero(&keys, sizeof keys);
+    return open && ars__link_greet(host, token);
+}
+
 bool ars__start(struct host *host, int segment_fd) {
-    const char *endpoint = getenv("ARS_ENDPOINT"), *token = getenv("ARS_TOKEN");
+    const char *endpoint = getenv("ARS_ENDPOINT");
     ars__why why;
     char text[256];
     if ((uint64_t)host->n_workers * (1 + (uint64_t)host->per_worker) > ARS__MAX_CHANNELS)
@@ -133,15 +162,14 @@ bool ars__start(struct host *host, int segment_fd) {
                      host->n_workers, host->per_worker, ARS__MAX_CHANNELS);
     else if (!endpoint || !*endpoint)
         ars__give_up(host, "ARS_ENDPOINT is not set");
-    else if (token && strlen(token) > 32)
+    else if (is_set("ARS_TOKEN") && strlen(getenv("ARS_TOKEN")) > 32)
         ars__give_up(host, "ARS_TOKEN has more than 32 characters");
-    else if (!ars__endpoint_allowed(endpoint, &why))
+    else if (!ars__endpoint_allowed(endpoint, is_set("ARS_KEY"), is_set("ARS_INSECURE_LOOPBACK"), &why))
         ars__give_up(host, "%s", why.text);
     else if (!map_segment(host, segment_fd, text, sizeof text) || !open_descriptors(host, text, sizeof text))
         ars__give_up(host, "%s", text);
     if (host->error[0]) return false;
     allocate(host);
     ars__family_open(host);
-    return ars__sites_open(host) && ars__wake_start(host) && ars__link_open(host, endpoint) &&
-           ars__link_greet(host, token ? token : "");
+    return ars__sites_open(host) && ars__wake_start(host) && open_link(host, endpoint);
 }

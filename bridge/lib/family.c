@@ -261,7 +261,9 @@ static void live_as_zygote(int host) {
 
 static struct ars__shm *make_segment(int fd) {
     uint64_t size = ars__shm_size(ars__me.n_workers, ars__me.per_worker);
-    if (ftruncate(fd, (off_t)size) < 0) ars__cannot_start("no shared memory", errno);
+    /* Nobody can make it smaller under the host's feet, not even we. */
+    if (ftruncate(fd, (off_t)size) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+        ars__cannot_start("no shared memory", errno);
     struct ars__shm *shm = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (shm == MAP_FAILED) ars__cannot_start("no shared memory", errno);
     shm->magic = ARS__SHM_MAGIC;
@@ -308,7 +310,7 @@ void ars__split(void) {
     ars__setting("ARS_MAX_MEMORY", 0, UINT64_MAX >> 2); /* refused now, not in every worker */
     if ((uint64_t)ars__me.n_workers * (ars__me.per_worker + 1) > ARS__MAX_CHANNELS)
         ars__cannot_start("ARS_WORKERS times ARS_SNAPSHOTS is too large; lower one of them", 0);
-    int fd = memfd_create("ars", MFD_CLOEXEC), pair[2];
+    int fd = memfd_create("ars", MFD_CLOEXEC | MFD_ALLOW_SEALING), pair[2];
     if (fd < 0) ars__cannot_start("no shared memory", errno);
     ars__me.shm = make_segment(fd);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) ars__cannot_start("no socket pair", errno);

@@ -223,7 +223,9 @@ struct ars__zygote_message {
 
 /* ---- environment ------------------------------------------------------------------------------------------------- */
 /* ARS_ENDPOINT   ipc://... or tcp://...: makes the program a simulator under a controller
- * ARS_TOKEN      32 hex digits, repeated in HELLO
+ * ARS_KEY        (read by ars-host) for tcp: the file simulator.key that ars keygen made
+ * ARS_INSECURE_LOOPBACK  (read by ars-host) if set: tcp on a loopback address goes without keys
+ * ARS_TOKEN      32 hex digits, repeated in HELLO; default: the key file's, or zeros
  * ARS_HOST       path of ars-host; default: where it was installed
  * ARS_WORKERS    how many workers (default: 8 per core, at least 1, at most ARS__MAX_WORKERS)
  * ARS_SNAPSHOTS  snapshots alive per worker, so loops per trace (default 256)

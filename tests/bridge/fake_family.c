@@ -5,6 +5,7 @@
  * trace 5 do ("7=kill2": only the first two times); FAKE_FORKS, "-1" or an errno: what the first FAKE_FORK_TIMES spawns fail with. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -346,9 +347,10 @@ int main(int argc, char **argv) {
     n_workers = (uint32_t)setting("FAKE_WORKERS", 2);
     per_worker = (uint32_t)setting("FAKE_SNAPSHOTS", 4);
     uint64_t size = ars__shm_size(n_workers, per_worker);
-    int memory = memfd_create("fake", 0), pair[2];
+    int memory = memfd_create("fake", MFD_ALLOW_SEALING), pair[2];
     if (argc != 2 || memory < 0 || ftruncate(memory, (off_t)size) || socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair))
         return 2;
+    if (!getenv("FAKE_UNSEALED") && fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK)) return 2;
     shm = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
     if (shm == MAP_FAILED) return 2;
     attempts = mmap(NULL, ATTEMPTS * sizeof *attempts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

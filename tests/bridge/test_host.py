@@ -263,8 +263,13 @@ def test_a_wrong_answer_to_hello_ends_the_host(launch: Launch, answer: bytes, ex
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
-        ({"ARS_ENDPOINT": "tcp://10.0.0.1:5555"}, "not a loopback address"),
-        ({"ARS_ENDPOINT": "tcp://127.0.0.1.example.org:5555"}, "not a loopback address"),
+        ({"ARS_ENDPOINT": "tcp://10.0.0.1:5555"}, "tcp needs keys: set ARS_KEY"),
+        ({"ARS_ENDPOINT": "tcp://127.0.0.1:5555"}, "tcp needs keys: set ARS_KEY"),
+        ({"ARS_ENDPOINT": "tcp://10.0.0.1:5555", "ARS_INSECURE_LOOPBACK": "1"}, "not a loopback address"),
+        ({"ARS_ENDPOINT": "tcp://127.0.0.1.a.org:5555", "ARS_INSECURE_LOOPBACK": "1"}, "not a loopback address"),
+        ({"ARS_ENDPOINT": "tcp://10.0.0.1:5555", "ARS_KEY": "/nowhere"}, "ARS_KEY=/nowhere: No such file"),
+        ({"ARS_ENDPOINT": "tcp://10.0.0.1:5555", "ARS_KEY": "/dev/null"}, "ARS_KEY=/dev/null: this is no file"),
+        ({"unsealed": "1"}, "not sealed against shrinking"),
         ({"ARS_ENDPOINT": "inproc://x"}, "must be ipc://"),
         ({"ARS_TOKEN": "x" * 33}, "more than 32"),
         ({"shm_version": "9"}, "another version"),
@@ -289,7 +294,7 @@ def test_help_and_version(programs: tuple[Path, Path]) -> None:
 
 @pytest.mark.parametrize("endpoint", [None, "tcp://127.0.0.1:*"])
 def test_prior_run(launch: Launch, endpoint: str | None) -> None:
-    c = launch(endpoint) if endpoint else launch()
+    c = launch(endpoint, ARS_INSECURE_LOOPBACK="1") if endpoint else launch()
     c.greet()
     for number, n in ((1, 5000), (2, 1)):  # workers live across runs
         c.traces.clear()

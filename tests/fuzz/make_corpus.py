@@ -133,6 +133,8 @@ def scripts() -> Iterator[tuple[str, bytes]]:
     yield "slots_ask", bytes([8 + 1]) + going + ask(2, ASK_STEP, step) + ask(3, ASK_STEP, step) + ANSWER + ended + WAIT
     report = struct.pack("<4Qd2I", 4, 1, 2, 7, 1.5, 3, 1) + g.failure(0, 5)
     yield "slot_fails", bytes([8]) + going + slot(0, 1, 0x80 | FAILED) + part(report) + ended + ended
+    lie = struct.pack("<4Qd2I", 5, 1, 2, 7, 1.5, 3, 1)  # a try more than was asked for
+    yield "slot_lies", bytes([8]) + going + slot(0, 1, 0x80 | DONE) + part(lie) + ended + ended
     yield "dies", bytes([2 + 64]) + BEGIN + ring(0, whole(0)) + bytes([13, 0]) + WAIT + bytes([13, 1]) + TRUTH
     yield "dies_with_slots", bytes([8 + 64]) + going + bytes([13, 0]) + WAIT + WAIT
     for name, frames in golden():
