@@ -14,6 +14,7 @@ __all__ = [
     "ArsWarning",
     "BiasWarning",
     "HostLostError",
+    "KeyFileError",
     "LaunchError",
     "NetworkError",
     "NetworkWarning",
@@ -38,6 +39,10 @@ class ArsError(Exception):
 
 class LaunchError(ArsError):
     """The simulator could not be started: missing, not executable, not linked against libars, or it never began."""
+
+
+class KeyFileError(ArsError):
+    """A key file is missing, not private, not a key file, or would be overwritten."""
 
 
 class ProtocolError(ArsError):

@@ -206,6 +206,16 @@ class Family:
             self, _end, self.owner, self.process, self.directory, self.token, self._stderr, self._alive
         )
 
+    patient = False  # nobody but our own child can reach the socket
+
+    @property
+    def pid(self) -> int:
+        """The process that was started."""
+        return self.process.pid
+
+    def admitted(self, descriptor: int) -> None:
+        """It has said HELLO. Its end is that of the process, so the connection's descriptor does not matter."""
+
     # ---- watching it start -------------------------------------------------------------------------------------------
 
     def wait_loaded(self, within: float = _LOADED_WITHIN) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import threading
 import time
@@ -22,6 +23,7 @@ from ars.columns import Columns, Site
 from ars.errors import ArsError, HostLostError, LaunchError, ProtocolError, RunInterrupted
 from ars.launch import Family
 from ars.proposers import Proposer
+from ars.remote import Listen, Visitor
 from ars.wire import Done, Hello, RunConfig, SiteTable, StepBatch
 
 __all__ = ["Interrupts", "RunSummary", "Session"]
@@ -105,8 +107,10 @@ class Session:
         startup_timeout: float = 60.0,
         show_stdout: bool = False,
         sites: Sequence[Site] = (),
+        listen: Listen | None = None,
     ) -> None:
-        """``sites``: those that an earlier family of the same simulator had; they keep their ids."""
+        """``sites``: those that an earlier family of the same simulator had; they keep their ids. ``listen``: the
+        simulator is not started, but awaited there."""
         self.sites = SiteTable(sites)
         self._owner = os.getpid()
         self._run = 0
@@ -118,10 +122,14 @@ class Session:
         self._socket.setsockopt(zmq.SNDHWM, 0)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a host that is gone is an error, not a silence
         self._socket.setsockopt(zmq.MAXMSGSIZE, native.MAX_MESSAGE)
+        self._family: Family | Visitor
         try:
-            self._family = Family(
-                command, workers=workers, env=env, cwd=cwd, show_stdout=show_stdout, before_start=self._socket.bind
-            )
+            if listen is not None:
+                self._family = Visitor(self._context, self._socket, listen)
+            else:
+                self._family = Family(
+                    command, workers=workers, env=env, cwd=cwd, show_stdout=show_stdout, before_start=self._socket.bind
+                )
         except BaseException:
             self._context.destroy(linger=0)
             raise
@@ -136,25 +144,39 @@ class Session:
     def _handshake(self, startup_timeout: float) -> Hello:
         self._family.wait_loaded()
         deadline = time.monotonic() + startup_timeout
-        while not self._socket.poll(min(_POLL_MS, 50)):
-            self._family.check_starting()
-            if time.monotonic() > deadline:
-                raise self._family.never_began(startup_timeout)
-        self._peer, *frames = self._socket.recv_multipart()
-        try:
-            if wire.decode_header(frames[0]).type is Message.ERROR:
-                raise LaunchError(f"{self._family.name}: {wire.decode_error(frames[0])}")
-            hello = wire.decode_hello(frames[0])
-            if hello.token != self._family.token:
-                raise ProtocolError("HELLO: the token is not the one that this simulator was started with")
-            version = wire.choose_version(hello)
-        except ProtocolError as error:
-            self._give_up(str(error))
-            raise
-        self._send(wire.encode_welcome(version))
-        if len(self.sites):
-            self._send(wire.encode_sites(self.sites.all()))
-        return hello
+        while True:
+            while not self._socket.poll(min(_POLL_MS, 50)):
+                self._family.check_starting()
+                if time.monotonic() > deadline:
+                    raise self._family.never_began(startup_timeout)
+            peer, *frames = self._socket.recv_multipart(copy=False)
+            self._peer = peer.bytes
+            try:
+                hello, version = self._greeting([frame.bytes for frame in frames])
+            except (ProtocolError, LaunchError) as error:
+                if isinstance(error, ProtocolError):
+                    self._give_up(str(error))
+                self._peer = b""
+                if not self._family.patient:
+                    raise
+                _log.warning("a stranger at %s was refused: %s", self._family.endpoint, error)
+                continue
+            self._family.admitted(frames[0].get(zmq.SRCFD))
+            self._send(wire.encode_welcome(version))
+            if len(self.sites):
+                self._send(wire.encode_sites(self.sites.all()))
+            return hello
+
+    def _greeting(self, frames: list[bytes]) -> tuple[Hello, int]:
+        """HELLO from the right one, and the version that both speak."""
+        if wire.decode_header(frames[0]).type is Message.ERROR:
+            raise LaunchError(f"{self._family.name}: {wire.decode_error(frames[0])}")
+        if len(frames) != 1:
+            raise ProtocolError(f"HELLO: {len(frames)} frames, must be 1")
+        hello = wire.decode_hello(frames[0])
+        if not secrets.compare_digest(hello.token, self._family.token):
+            raise ProtocolError("HELLO: the token is not the one that this simulator was started with")
+        return hello, wire.choose_version(hello)
 
     # ---- a run -------------------------------------------------------------------------------------------------------
 
@@ -226,7 +248,7 @@ class Session:
         if not self._socket.poll(wait_ms):
             return messages
         with contextlib.suppress(zmq.Again):
-            while len(messages) < _DRAIN_LIMIT:
+            for _ in range(_DRAIN_LIMIT):
                 peer, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
                 if peer == self._peer:
                     messages.append(frames)
@@ -290,9 +312,9 @@ class Session:
         return self.sites.all()
 
     @property
-    def pid(self) -> int:
-        """The process that was started: ars-host, once the simulator has split."""
-        return self._family.process.pid
+    def pid(self) -> int | None:
+        """The process that was started (ars-host, once the simulator has split); None if somebody else started it."""
+        return self._family.pid
 
     def stderr_text(self) -> str:
         """The last lines that the simulator's processes wrote to stderr."""

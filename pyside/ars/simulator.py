@@ -23,11 +23,13 @@ from ars.distributions import Distribution
 from ars.errors import ArsError, BiasWarning, HostLostError, LaunchError, NetworkError, RunInterrupted
 from ars.failures import describe
 from ars.kept import KeptRun, fingerprint, kept_seed
+from ars.keys import read_keys
 from ars.limits import Limits
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.progress import NoProgress, Progress, make_progress
 from ars.proposers import HandProposer, PriorProposer, Proposal
 from ars.recorder import Recorder
+from ars.remote import Listen, listen_at
 from ars.session import RunSummary, Session
 from ars.wire import RunConfig
 
@@ -129,8 +131,33 @@ class Simulator:
         self.env = dict(env or {})
         self.cwd = None if cwd is None else os.fspath(cwd)
         self.show_stdout = bool(show_stdout)
+        self._listen: Listen | None = None
         self._session: Session | None = None
         self._busy = threading.Lock()
+
+    @classmethod
+    def listen(
+        cls,
+        endpoint: str,
+        key: str | os.PathLike[str] | None = None,
+        *,
+        insecure_loopback: bool = False,
+        startup_timeout: float = 60.0,
+        **limits: Any,
+    ) -> Simulator:
+        """A simulator that is started elsewhere, by hand or by a batch system, and comes to us at tcp://ADDRESS:PORT.
+
+        key: the controller.key of a pair that ``ars keygen`` made. The simulator is started with
+        ``ARS_ENDPOINT=tcp://OUR_HOST:PORT ARS_KEY=simulator.key``; this call waits for it, at most startup_timeout
+        seconds. If it is lost, the next run waits for another. limits: as of Simulator; those on processes, snapshots
+        and memory are set where it is started. insecure_loopback: no keys, for tcp://127.0.0.1:PORT on a machine
+        without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
+        """
+        simulator = cls([endpoint], startup_timeout=startup_timeout, **limits)
+        keys = None if key is None else read_keys(key)
+        simulator._listen = listen_at(endpoint, keys, insecure_loopback=insecure_loopback)
+        simulator._ready()
+        return simulator
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
@@ -563,6 +590,7 @@ class Simulator:
                 startup_timeout=self.startup_timeout,
                 show_stdout=self.show_stdout,
                 sites=sites,
+                listen=self._listen,
             )
         return self._session
 

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = ("demo", "train", "infer", "inspect", "replay", "reproduce", "bench")
+COMMANDS = ("demo", "train", "infer", "inspect", "replay", "reproduce", "bench", "keygen")
 
 
 class Command(Protocol):

@@ -1,0 +1,25 @@
+"""``ars keygen``: keys for a simulator on another machine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "make the two key files with which a simulator on another machine and its controller know each other"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "directory", nargs="?", default=".", metavar="DIR", help="where to write controller.key and simulator.key"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite the files that are there")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ars.keys import make_pair
+
+    controller, simulator = make_pair(Path(arguments.directory), force=arguments.force)
+    print(f"{controller}: stays here, for ars.Simulator.listen(endpoint, key={str(controller)!r})")
+    print(f"{simulator}: goes to the simulator's machine (scp), which is then started with")
+    print("  ARS_ENDPOINT=tcp://HOST:PORT ARS_KEY=simulator.key ./simulator")
+    return 0
