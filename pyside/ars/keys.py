@@ -1,7 +1,7 @@
 """Key files for simulators on other machines: tcp that is encrypted, and authenticated both ways (CURVE).
 
-``ars keygen`` writes a pair of files. Each holds all that one side needs: its own keys, the other side's public key, and
-a token. A pair is for one controller and one simulator; the file is the permission.
+``ars keygen`` writes a pair of files. Each holds all that one side needs: its own keys, the other side's public key,
+and a token. A pair is for one controller and one simulator; the file is the permission.
 """
 
 from __future__ import annotations
