@@ -26,7 +26,7 @@ cmake -S . -B "$BUILD_FUZZ" "${options[@]}" >/dev/null
 cmake --build "$BUILD_FUZZ" --parallel "$JOBS" --target fuzz_corpus "${targets[@]}" >/dev/null
 
 fuzz_c() { # fuzz_c TARGET
-    local at=$BUILD_FUZZ/tests/fuzz
+    local at=$BUILD_FUZZ/tests/fuzz began=$SECONDS
     mkdir -p "$at/found/$1" "$at/grown/$1"
     (cd "$at/found/$1" && ASAN_OPTIONS=detect_stack_use_after_return=0 "../../$1" -runs="$FUZZ_RUNS" "${limits[@]}" \
         "../../grown/$1" "../../corpus/$1") >"$at/$1.log" 2>&1 || {
@@ -34,7 +34,7 @@ fuzz_c() { # fuzz_c TARGET
         tail -n 40 "$at/$1.log"
         return 1
     }
-    echo "$1: $FUZZ_RUNS inputs without a finding in $SECONDS s"
+    echo "$1: $FUZZ_RUNS inputs without a finding in $((SECONDS - began)) s"
 }
 fuzz_python() { # fuzz_python DECODER
     "$VENV/bin/python" tests/fuzz/fuzz_decoders.py --runs "$FUZZ_RUNS" "$1"
