@@ -23,6 +23,7 @@ __all__ = [
     "empty",
     "find_site",
     "instances_of",
+    "merge",
     "offsets",
     "select",
     "sort_by_trace",
@@ -139,17 +140,45 @@ def _gather(columns: Columns, order: Integers, failures: Array) -> Columns:
     """The traces in ``order``, each with its items."""
     taken = {"traces": columns.traces[order], "failures": failures}
     for column, begin in offsets(columns)._asdict().items():
-        items: Array = getattr(columns, column)
-        if not len(items):
-            taken[column] = items
-            continue
-        starts = begin[:-1][order]
-        counts = begin[1:][order] - starts
-        # item i of the new column is item i + (old start - new start) of the old one
-        index = np.repeat(starts - _starts(counts)[:-1], counts)
-        index += np.arange(len(index), dtype=np.int64)
-        taken[column] = items[index]
+        taken[column] = _reordered(getattr(columns, column), begin, order)
     return Columns(**taken)
+
+
+def _reordered(items: Array, begin: Integers, order: Integers) -> Array:
+    """The items of traces in this order; they begin at these."""
+    if not len(items):
+        return items
+    starts = begin[:-1][order]
+    counts = begin[1:][order] - starts
+    # item i of the new column is item i + (old start - new start) of the old one
+    index = np.repeat(starts - _starts(counts)[:-1], counts)
+    index += np.arange(len(index), dtype=np.int64)
+    return items[index]
+
+
+def merge(parts: list[Columns]) -> Columns:
+    """The traces of all parts in the order of their numbers. The list is emptied: pieces are let go of as they are put
+    together, column by column, so that this takes little more memory than the traces have."""
+    if len(parts) == 1:
+        return sort_by_trace(parts.pop())
+    if not parts:
+        return empty()
+    pieces = {name: [part[i] for part in parts] for i, name in enumerate(Columns._fields)}
+    parts.clear()
+    traces, failures = np.concatenate(pieces.pop("traces")), np.concatenate(pieces.pop("failures"))
+    numbers = traces["trace"]
+    in_order = not np.any(numbers[1:] < numbers[:-1])
+    order = np.argsort(numbers, kind="stable")
+    merged = {"traces": traces if in_order else traces[order]}
+    merged["failures"] = failures[np.argsort(failures["trace"], kind="stable")]
+    begin_rejected: Integers = np.zeros(0, np.int64)
+    for name in ("tries", *(field for field in Offsets._fields if field != "tries")):
+        whole = np.concatenate(pieces.pop(name))
+        begin = begin_rejected if name == "rejected" else _starts(traces[f"n_{name}"])
+        if name == "tries":
+            begin_rejected = _starts(whole["n_samples"])[begin]
+        merged[name] = whole if in_order else _reordered(whole, begin, order)
+    return Columns(**merged)
 
 
 def take(columns: Columns, rows: Integers) -> Columns:

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import logging
+import mmap
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
 from ars._native import FailureKind, failure_name
-from ars.columns import Columns, Site, concatenate, sort_by_trace
+from ars.columns import Array, Columns, Site, merge
 from ars.errors import ArsError, ObservationError, TraceFailure
 from ars.failures import EXAMPLES_PER_KIND, Failure, describe, failures_of
 from ars.progress import Progress
 
 __all__ = ["Keeper", "Recorder"]
 
+_BLOCK: Final = 32 << 20  # bytes
+
 _log = logging.getLogger("ars.session")
+
+
+def _block(parts: Sequence[Columns]) -> Columns:
+    """The traces of all parts, in memory that was asked of the system."""
+
+    def joined(pieces: list[Array]) -> Array:
+        n, dtype = sum(map(len, pieces)), pieces[0].dtype
+        out = np.frombuffer(mmap.mmap(-1, n * dtype.itemsize), dtype) if n else np.empty(0, dtype)
+        return np.concatenate(pieces, out=out)
+
+    return Columns(*(joined([part[i] for part in parts]) for i in range(len(Columns._fields))))
 
 
 class Keeper(Protocol):
@@ -44,6 +58,8 @@ class Recorder:
         keeper: Keeper | None = None,
     ) -> None:
         self._parts: list[Columns] = []
+        self._small = 0  # the first of the parts that have not been put together
+        self._size = 0  # of those, in bytes
         self._total = total
         self._first = first
         self._seed = seed
@@ -51,7 +67,7 @@ class Recorder:
         self._progress = progress
         self._keeper = keeper
         self._examples: Counter[int] = Counter()
-        self._failed: list[Columns] = []
+        self._failed: list[Array] = []
         self._stop = False
         self.done = 0
         self.n_failed = 0
@@ -73,12 +89,12 @@ class Recorder:
         return self._stop
 
     def _add(self, columns: Columns, said: Callable[[], str]) -> None:
-        self._parts.append(columns)
+        self._keep(columns)
         self.done += len(columns.traces)
         self._progress.update(self.done, self._total)
         if not len(columns.failures):
             return
-        self._failed.append(columns)
+        self._failed.append(columns.failures)
         self.n_failed += len(columns.failures)
         for number, kind in zip(columns.failures["trace"].tolist(), columns.failures["kind"].tolist(), strict=True):
             self._examples[kind] += 1
@@ -86,6 +102,15 @@ class Recorder:
                 self.stderr[number] = said()
         wrong_data = bool((columns.failures["kind"] == FailureKind.OBSERVATION).any())
         self._stop = self._stop or self._on_failure == "raise" or wrong_data
+
+    def _keep(self, columns: Columns) -> None:
+        """Small pieces are put together now and then. Each block has memory of its own, which goes back to the system
+        when it is let go of; that of many small pieces would not."""
+        self._parts.append(columns)
+        self._size += sum(column.nbytes for column in columns)
+        if self._size > _BLOCK:
+            self._parts[self._small :] = [_block(self._parts[self._small :])]
+            self._small, self._size = len(self._parts), 0
 
     @property
     def stopped(self) -> bool:
@@ -107,11 +132,15 @@ class Recorder:
         return [(int(edges[i]) + 1, int(edges[i + 1] - edges[i]) - 1) for i in gaps]
 
     def columns(self) -> Columns:
-        return sort_by_trace(concatenate(self._parts))
+        """What has come, in the order of the numbers."""
+        self._parts = [merge(self._parts)]
+        self._small, self._size = 1, 0
+        return self._parts[0]
 
     def failures(self) -> list[Failure]:
-        records = [part.failures for part in self._failed]
-        return failures_of(np.concatenate(records), self.sites, self._seed, self.stderr) if records else []
+        if not self._failed:
+            return []
+        return failures_of(np.concatenate(self._failed), self.sites, self._seed, self.stderr)
 
     def error(self) -> TraceFailure | None:
         """The error that the failures amount to under the run's policy."""

@@ -34,6 +34,8 @@ _POLL_MS = 200
 _CANCEL_WITHIN = 5.0
 _ERROR_DELIVERY = 0.1  # seconds for the host to read why we give up
 _DRAIN_LIMIT = 256  # messages taken in one go before requests are answered
+_DRAIN_BYTES = 8 << 20  # and about so much of them
+_WAITING_MESSAGES = 16  # that may lie in the socket; a host that sends more of its traces waits
 
 
 class RunSummary(NamedTuple):
@@ -120,6 +122,7 @@ class Session:
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.SNDHWM, 0)
+        self._socket.setsockopt(zmq.RCVHWM, _WAITING_MESSAGES)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a host that is gone is an error, not a silence
         self._socket.setsockopt(zmq.MAXMSGSIZE, native.MAX_MESSAGE)
         self._family: Family | Visitor
@@ -243,8 +246,9 @@ class Session:
         self._sent += 1
 
     def _receive(self, wait_ms: int) -> list[list[bytes]]:
-        """Every message that waits, without the peer's name; waits for the first one. Strangers are not heard."""
+        """Messages that wait, without the peer's name; waits for the first one. Strangers are not heard."""
         messages: list[list[bytes]] = []
+        size = 0
         if not self._socket.poll(wait_ms):
             return messages
         with contextlib.suppress(zmq.Again):
@@ -252,6 +256,9 @@ class Session:
                 peer, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
                 if peer == self._peer:
                     messages.append(frames)
+                    size += sum(map(len, frames))
+                if size >= _DRAIN_BYTES:
+                    break
         self._received += len(messages)
         return messages
 

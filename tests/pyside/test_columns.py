@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from ars import columns as cols
 from ars.columns import Columns
+from ars.progress import NoProgress
+from ars.recorder import Recorder
 
 X, LOOPED, Y, MU, LOOP = 0, 1, 2, 3, 4
 SITES = [
@@ -56,6 +58,35 @@ def assert_same(a: Columns, b: Columns) -> None:
 @given(random_traces())
 def test_sorting_moves_every_item_with_its_trace(traces: list[Trace]) -> None:
     assert_same(cols.sort_by_trace(pack(traces)), pack(sorted(traces, key=lambda t: t.number)))
+
+
+@settings(deadline=None)
+@given(random_traces(), st.integers(1, 5))
+def test_merging_parts_is_putting_them_together_and_sorting(traces: list[Trace], size: int) -> None:
+    parts = [pack(traces[i : i + size]) for i in range(0, len(traces), size)]
+    assert_same(cols.merge(parts), pack(sorted(traces, key=lambda t: t.number)))
+    assert not parts  # let go
+
+
+def test_a_recorder_that_puts_small_parts_together_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ars.recorder._BLOCK", 1000)
+    numbers = np.random.default_rng(1).permutation(60).tolist()
+    traces = [
+        Trace(n, float(n), samples=[Sample(X, n + 0.5)] * (n % 3), results=[(MU, [1.0, n])])
+        if n % 7
+        else Trace(n, failure=1, text=f"failure of {n}")
+        for n in numbers
+    ]
+    recorder = Recorder(60, "zero", NoProgress())
+    for i in range(0, 60, 4):
+        recorder.take(pack(traces[i : i + 4]), tuple, str)
+        if i == 28:
+            early = recorder.columns()
+            assert early.traces["trace"].tolist() == sorted(numbers[:32])
+            assert sum(count for _, count in recorder.missing()) == 28
+    assert_same(recorder.columns(), pack(sorted(traces, key=lambda t: t.number)))
+    assert recorder.missing() == []
+    assert recorder.n_failed == len(recorder.failures()) == 9
 
 
 @settings(deadline=None)

@@ -11,7 +11,7 @@ import pytest
 from column_builder import Sample, Trace, Try, loop_site, observation, pack
 
 from ars._native import DistKind, SiteKind
-from ars.columns import Columns, Site, offsets, select, sort_by_trace, take
+from ars.columns import Columns, Site, merge, offsets, select, sort_by_trace, take
 
 torch = pytest.importorskip("torch")
 from ars.network import NetworkConfig, ProposalNetwork, TraceBatch, Vocabulary  # noqa: E402
@@ -220,6 +220,8 @@ def test_columns_keep_tries_with_their_traces() -> None:
     mixed = take(columns, order)
     assert not np.array_equal(mixed.rejected, columns.rejected)
     for a, b in zip(sort_by_trace(mixed), columns, strict=True):
+        np.testing.assert_array_equal(a, b)
+    for a, b in zip(merge(list(split(mixed, 7))), columns, strict=True):
         np.testing.assert_array_equal(a, b)
     for row, part in enumerate(split(columns, 1)):
         alone = select(columns, np.arange(30) == row)
