@@ -15,7 +15,7 @@ enum {
     HANDSHAKE_MS = 8000,
     HIGH_WATER = 64
 };
-enum { GATHER_MS = 1 }; /* how long requests wait for each other at most */
+enum { GATHER_MS = 5 }; /* how long requests wait for each other at most */
 
 /* ---- where to ---------------------------------------------------------------------------------------------------- */
 
@@ -148,7 +148,7 @@ static bool send_batch(struct host *host, enum ars_message type, struct buffer *
 
 /* The controller answers a batch for little more than a single request, so requests are sent together. While it works on
  * one batch the next one gathers. When it has nothing to do, we wait until half of the families that are at work have
- * asked, but not for long: the others may be busy with themselves. */
+ * asked: the other half keeps the cores busy meanwhile. But not for long: they may be busy with themselves. */
 uint64_t ars__steps_due_at(const struct host *host) {
     uint32_t busy = 0;
     if (host->unanswered) return UINT64_MAX;
