@@ -6,6 +6,7 @@
 #   make fuzz     10 million inputs for every decoder (FUZZ_RUNS=...); findings stay in build-fuzz/
 #   make chaos    a minute of killing processes; make inject: every call fails in turn; make soak: 20 minutes, all flat?
 #   make build    CMake build in build/          make clean    remove everything that was made here
+#   make bench    measure speed, and renew docs/performance.md
 #
 # Variables: PYTHON (python3), JOBS (all cores), PYTEST_ARGS (make test PYTEST_ARGS='-k nested').
 
@@ -32,12 +33,15 @@ SHELL := /bin/bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: all demo test fuzz chaos inject soak build build-asan install lint lint-only format clean setup-build setup-test
+.PHONY: all demo test fuzz chaos inject soak build build-asan install lint lint-only format clean setup-build setup-test bench
 
 all: build
 
 demo: install
 	$(VENV)/bin/ars demo --output demo
+
+bench: install
+	$(VENV)/bin/ars bench all --out docs/performance.json --plots docs/figures --into docs/performance.md
 
 test: setup-test install build build-asan
 	@tools/test.sh

@@ -32,7 +32,7 @@ def _costs(simulator: ars.Simulator, network: ars.Network, n: int, seed: int) ->
 
 def run(effort: Effort, directory: str | None = None) -> Iterator[Measurement]:
     program = find_simulator("bench_loop", directory)
-    counts, requests = ((2, 8), 256) if effort.size == "smallest" else ((2, 20, 200, 2_000), 16 * 2_000)
+    counts, requests = ((2, 8), 256) if effort.size == "smallest" else ((2, 20, 200, 2_000), _WORKERS * 2_000)
     costs: dict[int, list[tuple[float, float]]] = {}
     sides: list[tuple[int, ars.Simulator, ars.Network]] = []
     try:
