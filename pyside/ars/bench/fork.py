@@ -116,7 +116,7 @@ def _turn(sides: _Sides, budget: ars.Budget, n: int, seed: int, seconds: float) 
 def _measure(sides: _Sides, M: int, N: int, effort: Effort) -> Iterator[Measurement]:
     case = sides.case(M, N)
     budget = ars.Budget(M=M, N=N)
-    n = traces_for(lambda n: sides.loop.posterior(_OBSERVE, n, budget=budget, seed=1), effort.seconds)
+    n = traces_for(lambda n: sides.loop.posterior(_OBSERVE, n, budget=budget, seed=1), effort.seconds, least=2)
     turns = [_turn(sides, budget, n, 2 + i, effort.seconds) for i in effort.turns()]
     ratios = [t.cost / t.bare for t in turns]
     to_small = [t.cost / t.bare_small_pages for t in turns]

@@ -146,7 +146,9 @@ def _histogram(case: dict[str, str | float], batches: Counter[int]) -> Iterator[
 
 def _measure(marsaglia: Marsaglia, case: Case, effort: Effort) -> Iterator[Measurement]:
     about = case.describe()
-    n = traces_for(lambda n: marsaglia.posterior(case, n, 1), 2 * effort.seconds, first=32)
+    # a run has a start and an end of its own, some tens of milliseconds, which should not count
+    run = functools.partial(marsaglia.posterior, case, seed=1)
+    n = traces_for(run, 5 * effort.seconds, first=2 * case.workers, least=10 * case.workers)
     turns = [_turn(marsaglia, case, n, 2 + i) for i in effort.turns()]
     yield measurement(SUITE, about, "traces/s", [t.rate for t in turns], "", "higher", case.target)
     yield measurement(SUITE, about, "requests per trace", [t.requests for t in turns])

@@ -81,15 +81,18 @@ def family_cpu(simulator: ars.Simulator) -> FamilyCpu:
     return FamilyCpu(_times(host)[0], workers, forked)
 
 
-def traces_for(run: Callable[[int], object], seconds: float, first: int = 4, most: int = 1_000_000) -> int:
-    """How many traces take about this long: runs a few, then more, until the answer is clear."""
+def traces_for(
+    run: Callable[[int], object], seconds: float, *, first: int = 4, least: int = 1, most: int = 1_000_000
+) -> int:
+    """How many traces take about this long: runs a few to warm up, then more, until the answer is clear."""
     n = first
+    run(n)
     while True:
         started = time.perf_counter()
         run(n)
         spent = time.perf_counter() - started
         if spent > 0.2 * seconds or n >= most:
-            return max(min(int(n * seconds / spent), most), 1)
+            return max(min(int(n * seconds / spent), most), least)
         n = min(4 * n, most)
 
 
