@@ -209,6 +209,7 @@ void ars__relay_reset(struct host *host, uint32_t worker); /* forgets the questi
 /* The trace is over. Whoever still waits in its name is dead or never waited: its answer must not stop the clock of the
  * next trace, nor be taken for the answer to a question of whoever has the mailbox then. */
 void ars__relay_drop(struct host *host, uint32_t worker);
+void ars__relay_forget(struct host *host, uint32_t worker, uint32_t slot); /* the question of a snapshot that failed */
 
 /* ---- records.c --------------------------------------------------------------------------------------------------- */
 /* Reads the worker's ring and its snapshots' results. `last`: the family is dead, nobody will write any more. False: there

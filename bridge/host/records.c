@@ -171,6 +171,8 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
     l.s_pq_sum = s->s_pq_sum;
     l.forks = s->forks;
     memcpy(r->loops + loop * sizeof l, &l, sizeof l);
+    /* Its continuation may have died with a question in the mailbox, which must not pass for one of the next trace. */
+    if (status == ARS__SLOT_FAILED) ars__relay_forget(host, (uint32_t)(worker - host->workers), slot);
     if (status == ARS__SLOT_FAILED && !failure->kind) {
         *failure = s->failure;
         if (!ars__check_failure(failure, ars__sites_known(host), &why)) {

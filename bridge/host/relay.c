@@ -129,6 +129,16 @@ static void reset_channel(struct host *host, uint32_t channel) {
     box->kind = box->size = 0;
 }
 
+void ars__relay_forget(struct host *host, uint32_t w, uint32_t slot) {
+    struct worker *worker = &host->workers[w];
+    uint32_t channel = ars__snapshot_channel(host->n_workers, host->per_worker, w, slot);
+    if (host->channels[channel].waiting) {
+        ars__clock(host, worker);
+        worker->waiting--;
+    }
+    reset_channel(host, channel);
+}
+
 void ars__relay_drop(struct host *host, uint32_t w) {
     struct worker *worker = &host->workers[w];
     if (!worker->waiting) return;

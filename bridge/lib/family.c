@@ -135,6 +135,8 @@ bool ars__worker_next(void) {
 
 /* ---- the zygote ---------------------------------------------------------------------------------------------------------- */
 
+enum { ORPHANS_EVERY_MS = 1000 };
+
 struct zygote {
     int host;                    /* socket */
     pid_t pid[ARS__MAX_WORKERS]; /* 0: none */
@@ -228,6 +230,18 @@ static int watch(struct zygote *z) {
     return n;
 }
 
+/* Orphans come to us: the continuation of a snapshot that was killed, for one. They are dead or about to be; a worker that is dead
+ * is the loop's to deal with. */
+static void reap_orphans(const struct zygote *z) {
+    for (;;) {
+        siginfo_t info = {.si_pid = 0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || !info.si_pid) return;
+        for (uint32_t w = 0; w < ars__me.n_workers; w++)
+            if (z->pid[w] == info.si_pid) return;
+        waitpid(info.si_pid, NULL, WNOHANG);
+    }
+}
+
 /* Parks here for good, and returns once in every worker. It blocks every signal that can be blocked, so that the
  * simulator's own handlers and timers do not run in it; workers get the mask back. */
 static void live_as_zygote(int host) {
@@ -243,7 +257,9 @@ static void live_as_zygote(int host) {
     sigprocmask(SIG_BLOCK, &all, &kept);
     for (;;) {
         int n = watch(z);
-        if (poll(z->poll, (nfds_t)n, -1) < 0) continue;
+        int ready = poll(z->poll, (nfds_t)n, ORPHANS_EVERY_MS);
+        if (ready == 0) reap_orphans(z);
+        if (ready <= 0) continue;
         for (int i = 1; i < n; i++) {
             if (!z->poll[i].revents) continue;
             uint32_t w = z->whose[i];

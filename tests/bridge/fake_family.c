@@ -127,6 +127,13 @@ static void snapshot(uint32_t w, uint32_t slot, uint64_t trace, uint32_t site) {
     atomic_store(&s->status, ARS__SLOT_RUNNING);
     if (planned(trace, "snapdie") || (slot == 0 && planned_times(trace, "snapdie"))) raise(SIGSEGV);
     if (slot == 0 && planned_times(trace, "snapkill")) raise(SIGKILL);
+    if (slot == 0 &&
+        planned_times(trace, "snapask")) { /* dies with a question in its mailbox that nobody has seen yet */
+        s->channel.kind = ARS__ASK_STEP;
+        s->channel.size = 40;
+        atomic_store(&s->channel.state, ARS__ASKED);
+        raise(SIGKILL);
+    }
     if (planned(trace, "snapfail")) {
         s->failure = (struct ars_wire_failure){
             .kind = ARS_FAIL_NAN, .loop = ARS_NO_SITE, .site = ARS_NO_SITE, .text = "a NaN in a continuation"};
@@ -149,13 +156,14 @@ static void fail_slot(uint32_t w, uint32_t slot, int status) {
     struct ars__snapshot *s = ars__snapshot_at(shm, n_workers, per_worker, w, slot);
     uint32_t now = atomic_load(&s->status);
     if (now != ARS__SLOT_PARKED && now != ARS__SLOT_RUNNING) return;
+    uint32_t channel = ars__snapshot_channel(n_workers, per_worker, w, slot);
     s->failure = (struct ars_wire_failure){.kind = ARS_FAIL_CRASH,
                                            .detail = WTERMSIG(status),
                                            .loop = ARS_NO_SITE,
                                            .site = ARS_NO_SITE,
                                            .text = "a continuation crashed"};
     atomic_store(&s->status, ARS__SLOT_FAILED);
-    ring_bell(ars__snapshot_channel(n_workers, per_worker, w, slot));
+    ring_bell(channel);
 }
 
 enum { LOOPS = 3, BIG = 150000 };

@@ -444,6 +444,18 @@ def test_a_trace_that_was_killed_comes_out_as_it_would_have(launch: Launch) -> N
     assert c.done[10] == 1 + 3 + 3 + 1 + 1 + 3 + 3 + 1 + 1
 
 
+def test_the_question_of_a_dead_continuation_is_nobodys(launch: Launch) -> None:
+    """It is still in the mailbox when its trace is over."""
+    c = launch(plan=",".join(f"{i}=snapask2" for i in range(0, 40, 3)))
+    c.greet()
+    c.send(g.run(n=40, flags=g.ESTIMATE, tries_q=10, runs_p=3))
+    c.follow(reply_by_trace)
+    assert sorted(c.traces) == list(range(40))
+    for t in c.traces.values():
+        assert t.loops == [(i + 1, 10, i, 3, 6, 3, 1000 * t.number + 1000 + i) for i in range(3)], t.text
+    assert c.done[10] == 2 * 14
+
+
 def test_refused_forks_of_a_trace_lower_the_number_of_workers(launch: Launch) -> None:
     """Each refusal halves it; with one worker left a trace is tried three times more."""
     c = launch(plan="3=fork1,20=fork3,30=fork9", workers="8")
