@@ -303,7 +303,7 @@ _Noreturn static void become_host(int shm, int zygote, pid_t pid) {
     const struct itimerval none = {{0, 0}, {0, 0}};
     static const int timers[] = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) setitimer(timers[i], &none, NULL);
-    ssize_t told = alive_fd < 0 ? 0 : write(alive_fd, "S", 1);
+    ssize_t told = alive_is_ours() ? write(alive_fd, "S", 1) : 0;
     (void)told;
     const char *path = getenv("ARS_HOST");
     if (!path || !*path) path = ARS_HOST_PATH;
