@@ -700,10 +700,10 @@ def test_sigterm_ends_it_and_sigint_does_not(launch: Launch) -> None:
 
 
 def test_a_controller_that_vanishes(launch: Launch) -> None:
-    c = launch(plan="0=hang,1=hang")
+    c = launch(plan="0=hang")
     c.greet()
     c.send(g.run(n=5, flags=0))
-    time.sleep(0.2)
+    c.receive()  # so the run is under way
     c.socket.close(linger=0)
     assert c.exit_code() == 0
 
@@ -712,6 +712,8 @@ def test_the_watched_process_ends(launch: Launch) -> None:
     watched = subprocess.Popen(["sleep", "60"])
     c = launch(ARS_CONTROLLER_PID=str(watched.pid))
     c.greet()
+    c.send(g.run(n=5, flags=g.PROPOSE_PRIOR))
+    c.follow(reply_all)  # so the greeting is over
     watched.kill()
     watched.wait()
     assert c.exit_code() == 0
