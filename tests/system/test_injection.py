@@ -23,7 +23,7 @@ ALL = os.environ.get("ARS_INJECT") == "all"
 PLAN = struct.Struct("<16siii")
 TRACES = 6
 # values of n, beside the first two
-FEW = {"fork": 2, "mmap": 2, "malloc": 6, "send": 4, "receive": 4}
+FEW = {"fork": 2, "mmap": 2, "malloc": 5, "send": 3, "receive": 3}
 
 
 @pytest.fixture(scope="module")
