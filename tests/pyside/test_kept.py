@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import socket
@@ -16,6 +17,7 @@ from column_builder import Sample, Trace, latent, loop_site, pack
 
 from ars import failures
 from ars._native import FailureKind, failure_name
+from ars.cli.options import add_limits, limits
 from ars.columns import Columns
 from ars.kept import KeptRun, kept_seed
 from ars.leftovers import remove_stale
@@ -198,7 +200,20 @@ def test_every_kind_of_failure_has_one_name_everywhere() -> None:
 
 def test_limits_reach_the_simulators_environment() -> None:
     assert Limits().environment({}) == {"ARS_MAX_PROCESSES": "4096", "ARS_MAX_MEMORY": str(half_of_memory())}
-    limits = Limits(max_snapshots=7, max_memory=0, max_processes=99)
-    assert limits.environment({}) == {"ARS_MAX_PROCESSES": "99", "ARS_SNAPSHOTS": "7"}
-    assert limits.environment({"ARS_SNAPSHOTS": "3"}) == {"ARS_MAX_PROCESSES": "99"}
+    few = Limits(max_snapshots=7, max_memory=0, max_processes=99)
+    assert few.environment({}) == {"ARS_MAX_PROCESSES": "99", "ARS_SNAPSHOTS": "7"}
+    assert few.environment({"ARS_SNAPSHOTS": "3"}) == {"ARS_MAX_PROCESSES": "99"}
     assert 1 << 28 < half_of_memory() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def test_limits_on_the_command_line() -> None:
+    parser = argparse.ArgumentParser()
+    add_limits(parser)
+    assert limits(parser.parse_args([])) == {}
+    given = ["--max-memory", "2G", "--trace-timeout", "0", "--try-timeout", "1.5", "--max-processes", "100"]
+    expected = {"max_memory": 2 << 30, "trace_timeout": 0.0, "try_timeout": 1.5, "max_processes": 100}
+    assert limits(parser.parse_args(given)) == expected
+    Limits(**expected)
+    for wrong in (["--max-memory", "2X"], ["--try-timeout", "-1"], ["--max-processes", "2"], ["--max-tries", "0"]):
+        with pytest.raises(SystemExit):
+            parser.parse_args(wrong)
