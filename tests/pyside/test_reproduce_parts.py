@@ -206,7 +206,7 @@ def test_final_numbers_of_equal_weights_and_of_a_known_spread() -> None:
 
 
 def test_the_comparison_says_how_far_ours_is_from_the_papers(tmp_path: Path) -> None:
-    ours = convergence.Final(0.1, -0.2, 0.01, 0.15, 0.005, [100, None, 300], 0.3)
+    ours = convergence.Final(0.1, -0.2, 0.01, 0.05, 0.15, 0.005, [100, None, 300], 0.3)
     (row,) = tables.comparison("marsaglia-a", {"ars-10": ours})
     assert row["paper_bias"] == pytest.approx(-14e-4) and row["paper_ess"] == pytest.approx(0.075)
     assert row["bias_minus_paper_in_errors"] == pytest.approx((-0.2 + 14e-4) / 0.01)

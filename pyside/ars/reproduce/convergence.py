@@ -53,13 +53,14 @@ def mean_and_error(x: Floats) -> tuple[float, float]:
 class Final(NamedTuple):
     """One method after all traces of every run.
 
-    ``bias`` is in the units of ``scale``: of the evidence itself, or of its log. Its error is that of the runs' spread,
-    and of the truth's own, if that is an estimate.
+    ``bias`` is that of all runs together, of the evidence itself or of its log. Its error is the standard error of all
+    weights, and the truth's own, if that is an estimate; ``spread`` is the standard deviation of the single runs.
     """
 
-    evidence: float
+    log_evidence: float
     bias: float
     bias_error: float
+    spread: float
     ess: float
     ess_error: float
     k_converge: list[int | None]  # per run; None: more than there are traces
@@ -82,20 +83,23 @@ def final(
     """``truth`` is the log of the evidence, ``truth_error`` its standard error."""
     logs = np.array([diagnostics.log_evidence(run).log_estimate for run in runs])
     pooled = np.concatenate(list(runs))
+    found = diagnostics.log_evidence(pooled)
     if logarithmic:
-        estimates, target, target_error = logs, truth, truth_error
+        estimates, bias = logs, found.log_estimate - truth
+        error = math.hypot(found.relative_error, truth_error)
     else:
-        estimates, target, target_error = np.exp(logs), math.exp(truth), truth_error * math.exp(truth)
-    mean, error = mean_and_error(estimates)
+        estimates, bias = np.exp(logs), found.evidence - math.exp(truth)
+        error = math.hypot(found.standard_error, truth_error * math.exp(truth))
     ess, ess_error = mean_and_error(np.array([diagnostics.normalised_ess(run) for run in runs]))
     k = [
         diagnostics.k_converge(run, epsilon, seed=seed + i, repeats=orderings) if np.isfinite(run).any() else None
         for i, run in enumerate(runs)
     ]
     return Final(
-        evidence=diagnostics.log_evidence(pooled).log_estimate,
-        bias=mean - target,
-        bias_error=math.hypot(error, target_error),
+        log_evidence=found.log_estimate,
+        bias=bias,
+        bias_error=error,
+        spread=float(np.std(estimates, ddof=1)) if len(runs) > 1 and np.isfinite(estimates).all() else math.nan,
         ess=ess,
         ess_error=ess_error,
         k_converge=k,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from ars.reproduce import beta, figures, tables
+from ars.reproduce import beta, events, figures, marsaglia, mini_sherpa, tables
 from ars.reproduce.methods import LABELS
+from ars.reproduce.networks import Trained, need_torch
 from ars.reproduce.page import Page, hardware, settings_lines
+from ars.reproduce.repeated import Outcome as Repeated
+from ars.reproduce.repeated import judge
 from ars.reproduce.settings import Settings
 from ars.reproduce.workspace import Workspace
 
@@ -119,10 +122,190 @@ def _beta_table(points: list[beta.Point]) -> str:
     )
 
 
+# ---- what the experiments with a network share ------------------------------------------------------------------
+
+
+def _network_text(network: Trained) -> str:
+    return (
+        f"The network was trained on {network.traces:,} traces of the prior in {_duration(network.seconds)}; its loss on "
+        f"traces that it was not trained on is {network.held_out:.3f}."
+    )
+
+
+def _loops_text(found: Repeated) -> str:
+    """What post.loops says, over the runs."""
+    if not found.loops:
+        return f"{found.observed.title}: no trace entered a loop."
+    verdicts = [loop.naive_variance_infinite for loop in found.loops]
+    entries = [loop.entries for loop in found.loops]
+    named = {True: "S_pq >= 1", False: "S_pq < 1", None: "undecided"}
+    counts = ", ".join(f"{named[v]} in {verdicts.count(v)}" for v in (True, False, None) if v in verdicts)
+    bound = max(loop.s_pq_bound for loop in found.loops)
+    estimates = [loop.s_pq for loop in found.loops]
+    return (
+        f"{found.observed.title}: p(A) = {found.p_accept:.4f}, q(A) = {found.q_accept:.4f}; about "
+        f"{sum(entries) / len(entries):,.0f} entries per run. By `post.loops`, {counts} of {len(verdicts)} runs; S_pq is "
+        f"estimated at {min(estimates):.3g} to {max(estimates):.3g} and is at least {bound:.3g}."
+    )
+
+
+def _comparison(page: Page, work: Workspace, outcomes: Sequence[Repeated]) -> None:
+    rows = []
+    for each in outcomes:
+        mine = tables.comparison(each.observed.name, each.found)
+        rows += mine
+        page.text(f"### {each.observed.title}", tables.comparison_markdown(mine))
+    tables.write_rows(work.folder, "table", rows)
+
+
+_READING: Final = (
+    "The bias is that of all runs together, with the standard error of their weights. A bias of a few standard errors or "
+    "less is none. IC's standard errors mean nothing where its variance is infinite. K_converge is the median over the "
+    "runs. M = 1 and 2 are thinned from the runs with M = 10: given the sum of the tries under p, the first of them are "
+    "drawn at random, which gives exactly the distribution of a run with the smaller budget."
+)
+
+
+# ---- Marsaglia --------------------------------------------------------------------------------------------------
+
+
+def _reproduce_marsaglia(find: Find, settings: Settings, work: Workspace) -> Outcome:
+    need_torch()
+    used = {"network": asdict(settings.marsaglia), "runs": asdict(settings.marsaglia_runs)}
+    about = _about(work, settings, used)
+    executable = find("marsaglia")
+    network, outcomes = marsaglia.marsaglia(executable, settings, work)
+    page = Page("Marsaglia")
+    page.text(
+        "A Gaussian with unknown mean and two data. The mean's prior is drawn by Marsaglia's polar method: a point in the "
+        "square until it lies in the unit disc. Observation a is y1 = y2 = 0, b is y1 = y2 = -1.",
+        _network_text(network),
+    )
+    figures.save(figures.convergence_figure([each.panel for each in outcomes]), work.folder, "convergence")
+    runs = settings.marsaglia_runs
+    page.figure(
+        "convergence",
+        f"{runs.repeats} runs of {runs.traces:,} traces. Left: error of the evidence, mean and standard deviation over the "
+        "runs. Middle: effective share. Right: traces until convergence; dashed green is the mean, orange the median, a "
+        "triangle stands for runs that did not converge.",
+    )
+    page.section("The paper's table, and ours", _READING)
+    _comparison(page, work, outcomes)
+    page.section("Loops", *(_loops_text(each) for each in outcomes))
+    _scheme_section(page, work, marsaglia.schemes(executable, settings, work, (network, outcomes)))
+    speeds = ", ".join(f"{each.traces_per_second:,.0f}" for each in outcomes)
+    page.text(f"Traces per second with M = N = 10: {speeds}.")
+    return _finish(page, work, about, [problem for each in outcomes for problem in judge(each)])
+
+
+def _scheme_section(page: Page, work: Workspace, rows: Sequence[marsaglia.Scheme]) -> None:
+    tables.write_rows(work.folder, "training_schemes", [row._asdict() for row in rows])
+    verdicts = {True: "yes", False: "no", None: "undecided"}
+    page.section(
+        "Training on rejected draws too",
+        "Appendix B.2: a network that is trained on accepted and rejected draws has, at its optimum, naive weights of "
+        "finite variance, but proposes more that is rejected. The variance is Var(w) / E[w]^2 of the naive weights.",
+        tables.markdown(
+            (
+                "trained on, observation",
+                "q(A)",
+                "S_pq",
+                "s.e.",
+                "at least",
+                "S_pq >= 1",
+                "variance of IC",
+                "Pareto k of IC",
+                "bias of IC",
+                "s.e.",
+                "ESS/N, ARS M=10",
+            ),
+            [
+                (
+                    f"{row.train_on}, {row.observation[10:11]}",
+                    f"{row.q_accept:.4f}",
+                    f"{row.s_pq:.3g}",
+                    f"{row.s_pq_error:.2g}",
+                    f"{row.s_pq_bound:.3g}",
+                    verdicts[row.naive_variance_infinite],
+                    f"{row.ic_relative_variance:.3g}",
+                    f"{row.ic_pareto_k:.2f}",
+                    f"{row.ic_bias:+.3g}",
+                    f"{row.ic_bias_error:.2g}",
+                    f"{row.ars_ess:.3g}",
+                )
+                for row in rows
+            ],
+        ),
+    )
+
+
+# ---- Mini-SHERPA ------------------------------------------------------------------------------------------------
+
+
+def _reproduce_mini_sherpa(find: Find, settings: Settings, work: Workspace) -> Outcome:
+    need_torch()
+    used = settings.mini_sherpa
+    about = _about(work, settings, asdict(used))
+    network, channels = mini_sherpa.mini_sherpa(find("mini_sherpa"), used, work)
+    outcomes = [channel.outcome for channel in channels]
+    page = Page("Mini-SHERPA")
+    page.text(
+        "A particle decays into one, two or three, which hit a calorimeter of 20 x 20 bins; each decay angle is drawn in a "
+        "rejection loop. One observation per channel, chosen from the prior: the event with the most middling momentum and "
+        "angles of a few hundred.",
+        _network_text(network),
+    )
+    figures.save(events.event_figure([channel.event for channel in channels]), work.folder, "events")
+    page.figure("events", "Above: the decay, and the mean energy in the calorimeter. Below: the observations.")
+    figures.save(figures.convergence_figure([each.panel for each in outcomes]), work.folder, "convergence")
+    page.figure(
+        "convergence",
+        f"{used.runs.repeats} runs of {used.runs.traces:,} traces per channel. As for Marsaglia, but the error is that of "
+        "the log evidence.",
+    )
+    figures.save(events.posterior_figure(channels), work.folder, "posterior")
+    page.figure(
+        "posterior",
+        "ARS, M = 10: channel, momentum and angles. Dashed: what made the observation. A particle's angles have exact and "
+        "near symmetries, so there is more than one mode.",
+    )
+    page.section(
+        "The evidence that the runs are held against",
+        "Importance sampling with the prior inside the loops and the network outside. Errors are relative.",
+        tables.markdown(
+            ("channel", "log evidence", "s.e.", "traces", "effective traces"),
+            [
+                (
+                    str(channel.event.channel),
+                    f"{channel.truth.log_evidence:.4f}",
+                    f"{channel.truth.error:.2g}",
+                    f"{channel.truth_traces:,}",
+                    f"{channel.truth_ess:,.0f}",
+                )
+                for channel in channels
+            ],
+        ),
+    )
+    page.section(
+        "The paper's table, and ours",
+        _READING
+        + " Here it is the bias of the log evidence, which is what the paper's figures must be: the evidence is "
+        "a density of 400 numbers. Our observations are not the paper's, which are not published.",
+    )
+    _comparison(page, work, outcomes)
+    page.section("Loops", *(_loops_text(each) for each in outcomes))
+    speeds = ", ".join(f"{each.traces_per_second:,.0f}" for each in outcomes)
+    page.text(f"Traces per second with M = N = 10: {speeds}.")
+    problems = [p for channel in channels for p in judge(channel.outcome, entered=channel.event.channel > 1)]
+    return _finish(page, work, about, problems)
+
+
 # ---- all --------------------------------------------------------------------------------------------------------
 
 EXPERIMENTS: Final[Mapping[str, Callable[[Find, Settings, Workspace], Outcome]]] = {
     "beta": _reproduce_beta,
+    "marsaglia": _reproduce_marsaglia,
+    "mini-sherpa": _reproduce_mini_sherpa,
 }
 
 
