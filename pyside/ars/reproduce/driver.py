@@ -127,8 +127,8 @@ def _beta_table(points: list[beta.Point]) -> str:
 
 def _network_text(network: Trained) -> str:
     return (
-        f"The network was trained on {network.traces:,} traces of the prior in {_duration(network.seconds)}; its loss on "
-        f"traces that it was not trained on is {network.held_out:.3f}."
+        f"The network was trained on {network.traces:,} traces of the prior in {_duration(network.seconds)}; its loss "
+        f"on traces that it was not trained on is {network.held_out:.3f}."
     )
 
 
@@ -144,8 +144,8 @@ def _loops_text(found: Repeated) -> str:
     estimates = [loop.s_pq for loop in found.loops]
     return (
         f"{found.observed.title}: p(A) = {found.p_accept:.4f}, q(A) = {found.q_accept:.4f}; about "
-        f"{sum(entries) / len(entries):,.0f} entries per run. By `post.loops`, {counts} of {len(verdicts)} runs; S_pq is "
-        f"estimated at {min(estimates):.3g} to {max(estimates):.3g} and is at least {bound:.3g}."
+        f"{sum(entries) / len(entries):,.0f} entries per run. By `post.loops`, {counts} of {len(verdicts)} runs; S_pq "
+        f"is estimated at {min(estimates):.3g} to {max(estimates):.3g} and is at least {bound:.3g}."
     )
 
 
@@ -159,10 +159,10 @@ def _comparison(page: Page, work: Workspace, outcomes: Sequence[Repeated]) -> No
 
 
 _READING: Final = (
-    "The bias is that of all runs together, with the standard error of their weights. A bias of a few standard errors or "
-    "less is none. IC's standard errors mean nothing where its variance is infinite. K_converge is the median over the "
-    "runs. M = 1 and 2 are thinned from the runs with M = 10: given the sum of the tries under p, the first of them are "
-    "drawn at random, which gives exactly the distribution of a run with the smaller budget."
+    "The bias is that of all runs together, with the standard error of their weights. A bias of a few standard errors "
+    "or less is none. IC's standard errors mean nothing where its variance is infinite. K_converge is the median over "
+    "the runs. M = 1 and 2 are thinned from the runs with M = 10: given the sum of the tries under p, the first of "
+    "them are drawn at random, which gives exactly the distribution of a run with the smaller budget."
 )
 
 
@@ -177,17 +177,17 @@ def _reproduce_marsaglia(find: Find, settings: Settings, work: Workspace) -> Out
     network, outcomes = marsaglia.marsaglia(executable, settings, work)
     page = Page("Marsaglia")
     page.text(
-        "A Gaussian with unknown mean and two data. The mean's prior is drawn by Marsaglia's polar method: a point in the "
-        "square until it lies in the unit disc. Observation a is y1 = y2 = 0, b is y1 = y2 = -1.",
+        "A Gaussian with unknown mean and two data. The mean's prior is drawn by Marsaglia's polar method: a point in "
+        "the square until it lies in the unit disc. Observation a is y1 = y2 = 0, b is y1 = y2 = -1.",
         _network_text(network),
     )
     figures.save(figures.convergence_figure([each.panel for each in outcomes]), work.folder, "convergence")
     runs = settings.marsaglia_runs
     page.figure(
         "convergence",
-        f"{runs.repeats} runs of {runs.traces:,} traces. Left: error of the evidence, mean and standard deviation over the "
-        "runs. Middle: effective share. Right: traces until convergence; dashed green is the mean, orange the median, a "
-        "triangle stands for runs that did not converge.",
+        f"{runs.repeats} runs of {runs.traces:,} traces. Left: error of the evidence, mean and standard deviation over "
+        "the runs. Middle: effective share. Right: traces until convergence; dashed green is the mean, orange the "
+        "median, a triangle stands for runs that did not converge.",
     )
     page.section("The paper's table, and ours", _READING)
     _comparison(page, work, outcomes)
@@ -250,9 +250,9 @@ def _reproduce_mini_sherpa(find: Find, settings: Settings, work: Workspace) -> O
     outcomes = [channel.outcome for channel in channels]
     page = Page("Mini-SHERPA")
     page.text(
-        "A particle decays into one, two or three, which hit a calorimeter of 20 x 20 bins; each decay angle is drawn in a "
-        "rejection loop. One observation per channel, chosen from the prior: the event with the most middling momentum and "
-        "angles of a few hundred.",
+        "A particle decays into one, two or three, which hit a calorimeter of 20 x 20 bins; each decay angle is drawn "
+        "in a rejection loop. One observation per channel, chosen from the prior: the event with the most middling "
+        "momentum and angles of a few hundred.",
         _network_text(network),
     )
     figures.save(events.event_figure([channel.event for channel in channels]), work.folder, "events")
@@ -260,14 +260,14 @@ def _reproduce_mini_sherpa(find: Find, settings: Settings, work: Workspace) -> O
     figures.save(figures.convergence_figure([each.panel for each in outcomes]), work.folder, "convergence")
     page.figure(
         "convergence",
-        f"{used.runs.repeats} runs of {used.runs.traces:,} traces per channel. As for Marsaglia, but the error is that of "
-        "the log evidence.",
+        f"{used.runs.repeats} runs of {used.runs.traces:,} traces per channel. As for Marsaglia, but the error is that "
+        "of the log evidence.",
     )
     figures.save(events.posterior_figure(channels), work.folder, "posterior")
     page.figure(
         "posterior",
-        "ARS, M = 10: channel, momentum and angles. Dashed: what made the observation. A particle's angles have exact and "
-        "near symmetries, so there is more than one mode.",
+        "ARS, M = 10: channel, momentum and angles. Dashed: what made the observation. A particle's angles have exact "
+        "and near symmetries, so there is more than one mode.",
     )
     page.section(
         "The evidence that the runs are held against",

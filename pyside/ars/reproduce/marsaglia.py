@@ -43,7 +43,7 @@ def marsaglia(executable: Path, settings: Settings, work: Workspace) -> tuple[Tr
 
 
 class Scheme(NamedTuple):
-    """How the naive weights fare when the network is trained on accepted draws, or on rejected ones too (appendix B.2)."""
+    """How naive weights fare when the network is trained on accepted draws, or on rejected ones too (appendix B.2)."""
 
     train_on: str
     observation: str

@@ -114,7 +114,7 @@ def truth(
     error = math.inf
     for i in range(-(-settings.truth_traces // settings.truth_chunk)):
 
-        def make(seed: int, i: int = i) -> Arrays:
+        def make(seed: int, i: int = i, error: float = error) -> Arrays:
             work.reporter.say(f"evidence of {observed.title}: chunk {i + 1}, relative error so far {error:.2g}")
             post = sim.posterior(
                 observed.data,

@@ -1,4 +1,4 @@
-"""Repeated runs of one observation with a network, and what comes of them: the paper's three plots and a row of its table."""
+"""Repeated runs of one observation with a network: what the paper's three plots and its table are made of."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def outcome(
     logarithmic: bool,
     p_accept: float | None = None,
 ) -> Outcome:
-    """With the loop's exact p(A), where it has one that does not depend on the state, "collapsed" is there too: its q(A) is
+    """With the exact p(A) of a loop in which it does not depend on the state, "collapsed" is there too: its q(A) is
     that of all the tries of all runs, 10 per trace."""
     p, q = _acceptance(records)
     known = None if p_accept is None else methods.Acceptances(p_accept, q)
@@ -127,8 +127,8 @@ def outcome(
 
 
 def judge(found: Outcome, *, entered: bool = True) -> list[str]:
-    """What is not as it must be: ARS at the truth, the uncorrected weights elsewhere. ``entered``: whether the traces that
-    matter enter a loop at all."""
+    """What is not as it must be: ARS at the truth, the uncorrected weights elsewhere. ``entered``: whether the traces
+    that matter enter a loop at all."""
     wrong = []
     for method, final in found.found.items():
         distance = final.bias / final.bias_error if final.bias_error else float("inf")
