@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 from column_builder import Loop, Sample, Trace, latent, loop_site, pack
 from scipy import stats
+from tests import exact
 
 from ars.posterior import Posterior, RunInfo
-from ars.reproduce import convergence, tables
+from ars.reproduce import convergence, reference, tables
+from ars.reproduce.events import deposits
 from ars.reproduce.exact import BetaBernoulli, marsaglia_evidence
+from ars.reproduce.mini_sherpa import Event
 from ars.reproduce.paper import PAPER
 from ars.reproduce.records import pack as pack_record
 from ars.reproduce.records import unpack
@@ -189,6 +192,36 @@ def test_exact_shares_are_those_of_draws(setting: str, n: int) -> None:
     assert prior.mean() ** 2 / (prior**2).mean() == pytest.approx(case.ess_share("prior"), rel=0.05)
 
 
+def test_the_reference_of_mini_sherpa_is_its_likelihood(tmp_path: Path) -> None:
+    """The means of the counts against another writing of the model, and the picture's against both."""
+    del tmp_path
+    rng = np.random.default_rng(4)
+    for channel in (1, 2, 3):
+        u = rng.random((1, 3 + 2 * (channel - 1)))
+        momentum, thetas, phis = (x[0] for x in reference._latents(u, channel))
+        mean = exact.mini_sherpa_mean(momentum, thetas, phis)
+        event = Event(channel, momentum, thetas, phis, np.zeros(400))
+        assert deposits(event).ravel() == pytest.approx(mean, rel=1e-9, abs=1e-12)
+        counts = rng.normal(mean, np.maximum(np.sqrt(mean), 0.3))
+        truth = stats.norm(mean, np.maximum(np.sqrt(mean), 0.3)).logpdf(counts).sum()
+        assert reference.log_likelihood(u, channel, counts)[0] == pytest.approx(truth, rel=1e-10)
+    # the angles' prior: the density |x| / s^2
+    thetas = reference._latents(rng.random((20_000, 5)), 2)[1][:, 0]
+    assert stats.kstest(thetas, lambda x: 0.5 * (1 + np.sign(x) * np.square(x / (math.pi / 4)))).pvalue > 1e-3
+
+
+def test_the_reference_of_mini_sherpa_is_the_mean_likelihood() -> None:
+    """One particle: plain Monte Carlo over the momentum does as well."""
+    rng = np.random.default_rng(5)
+    mean = exact.mini_sherpa_mean([0.1, -0.2, 14.0], [], [])
+    counts = rng.normal(mean, np.maximum(np.sqrt(mean), 0.3))
+    logs = reference.log_likelihood(rng.random((4000, 3)), 1, counts)
+    plain = np.exp(logs - logs.max())
+    found = reference.channel_evidence(1, counts, 4000, np.random.default_rng(6))
+    error = math.hypot(found.error, plain.std() / plain.mean() / math.sqrt(4000))
+    assert abs(found.log_evidence - (logs.max() + math.log(plain.mean()))) < 4 * error
+
+
 def test_final_numbers_of_equal_weights_and_of_a_known_spread() -> None:
     rng = np.random.default_rng(2)
     runs = [np.log(rng.exponential(2.0, 4000)) for _ in range(40)]
@@ -206,7 +239,7 @@ def test_final_numbers_of_equal_weights_and_of_a_known_spread() -> None:
 
 
 def test_the_comparison_says_how_far_ours_is_from_the_papers(tmp_path: Path) -> None:
-    ours = convergence.Final(0.1, -0.2, 0.01, 0.05, 0.15, 0.005, [100, None, 300], 0.3)
+    ours = convergence.Final(0.1, -0.2, 0.01, 0.05, 900.0, 0.15, 0.005, [100, None, 300], 0.3)
     (row,) = tables.comparison("marsaglia-a", {"ars-10": ours})
     assert row["paper_bias"] == pytest.approx(-14e-4) and row["paper_ess"] == pytest.approx(0.075)
     assert row["bias_minus_paper_in_errors"] == pytest.approx((-0.2 + 14e-4) / 0.01)
@@ -221,7 +254,7 @@ def test_the_comparison_says_how_far_ours_is_from_the_papers(tmp_path: Path) -> 
 
 def test_settings() -> None:
     assert [settings_for(size).size for size in SIZES] == list(SIZES)
-    assert settings_for("full").with_repeats(7).mini_sherpa.runs.repeats == 7
+    assert settings_for("full").with_runs(7, None).mini_sherpa.runs.repeats == 7
     assert set(PAPER) == {"marsaglia-a", "marsaglia-b", "mini-sherpa-1", "mini-sherpa-2", "mini-sherpa-3"}
     with pytest.raises(ValueError, match="tiny, quick, full"):
         settings_for("huge")

@@ -74,6 +74,45 @@ def test_beta(csim: Callable[[str], str], tmp_path: Path, capsys: pytest.Capture
     assert {path: path.read_bytes() for path in before} == before
 
 
+@pytest.mark.timeout(300)
+def test_marsaglia(csim: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    assert reproduce(csim, tmp_path, "marsaglia") == 0
+    assert "training marsaglia" in capsys.readouterr().err
+    folder = tmp_path / "marsaglia"
+    assert figures(folder) == {"convergence"}
+    rows = table(folder)
+    assert [row["method"] for row in rows[:6]] == ["ic", "ars-1", "ars-2", "ars-10", "biased", "collapsed"]
+    for row in rows:
+        if row["method"] not in ("ic", "biased"):
+            assert abs(row["bias"]) < LIMIT * row["bias_error"]
+    biased = [row for row in rows if row["method"] == "biased"]
+    assert max(abs(row["bias_in_errors"]) for row in biased) > LIMIT  # of two: tiny runs see it in one at least
+    schemes = json.loads((folder / "training_schemes.json").read_text())
+    by_scheme = {(row["train_on"], row["observation"]): row for row in schemes}
+    assert len(by_scheme) == 4
+    # trained on rejected draws too, the proposal goes where the loop rejects
+    assert by_scheme["all", "marsaglia-b-all"]["q_accept"] < by_scheme["accepted", "marsaglia-b"]["q_accept"] - 0.02
+    before = (folder / "table.json").read_bytes()
+    (folder / "stages" / "marsaglia-b-001.npz").unlink()
+    assert reproduce(csim, tmp_path, "marsaglia") == 0
+    assert "1 stages run" in capsys.readouterr().out
+    assert json.loads((folder / "table.json").read_text()) == json.loads(before)
+
+
+@pytest.mark.timeout(300)
+def test_mini_sherpa(csim: Callable[[str], str], tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    assert reproduce(csim, tmp_path, "mini-sherpa") == 0
+    folder = tmp_path / "mini-sherpa"
+    assert figures(folder) == {"convergence", "events", "posterior"}
+    rows = table(folder)
+    assert [row["experiment"] for row in rows[::5]] == ["mini-sherpa-1", "mini-sherpa-2", "mini-sherpa-3"]
+    # channel 1 is easy: two computations of the evidence that share no code agree
+    (easy,) = (row for row in rows[:5] if row["method"] == "ars-10")
+    assert abs(easy["bias"]) < LIMIT * easy["bias_error"] < 1.0
+
+
 def test_without_matplotlib_it_says_so_at_once(
     csim: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="do everything anew (default: what is there with the same settings and seed is kept)",
     )
     parser.add_argument("--repeats", type=at_least(2), metavar="N", help="runs per observation; the paper has 100")
+    parser.add_argument("--traces", type=at_least(50), metavar="N", help="in each of these runs; the paper has 100,000")
     parser.add_argument("--seed", type=at_least(0), default=_SEED, metavar="N", help=f"default: {_SEED}")
     parser.add_argument(
         "--simulators",
@@ -70,8 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ars.reproduce.workspace import Workspace
 
     settings = settings_for("full" if arguments.full else "tiny" if arguments.tiny else "quick")
-    if arguments.repeats is not None:
-        settings = settings.with_repeats(arguments.repeats)
+    settings = settings.with_runs(arguments.repeats, arguments.traces)
     chosen = [name for name in _EXPERIMENTS if arguments.experiment in (name, "all") and name in EXPERIMENTS]
     wrong = []
     for name in chosen:

@@ -61,6 +61,7 @@ class Final(NamedTuple):
     bias: float
     bias_error: float
     spread: float
+    effective: float  # traces, of all runs together
     ess: float
     ess_error: float
     k_converge: list[int | None]  # per run; None: more than there are traces
@@ -100,6 +101,7 @@ def final(
         bias=bias,
         bias_error=error,
         spread=float(np.std(estimates, ddof=1)) if len(runs) > 1 and np.isfinite(estimates).all() else math.nan,
+        effective=diagnostics.ess(pooled),
         ess=ess,
         ess_error=ess_error,
         k_converge=k,

@@ -53,7 +53,7 @@ def trained(
     from ars.network.checkpoint import training_path
     from ars.network.facade import Network
 
-    about = dataclasses.asdict(settings) | {"train_on": train_on, "seed": work.seed_of(name)}
+    about = dataclasses.asdict(settings) | {"train_on": train_on, "seed": work.seed}
     # other settings are another file: a training goes on only with its own
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:8]
     path = work.path(f"{name}-{digest}", ".safetensors")
@@ -62,7 +62,7 @@ def trained(
         path.unlink(missing_ok=True)
         training_path(path).unlink(missing_ok=True)
 
-    def train(seed: int) -> dict[str, Any]:
+    def train(_: int) -> dict[str, Any]:
         work.reporter.say(
             f"training {name} on {settings.traces:,} traces, LSTM {settings.lstm_dim} x {settings.lstm_depth}"
         )
@@ -71,7 +71,7 @@ def trained(
             settings.lstm_dim,
             settings.lstm_depth,
             settings.batch_size,
-            seed,
+            work.seed,
             checkpoint=path,
             resume=True,
             progress=work.reporter.progress(f"traces, training {name}"),
@@ -86,5 +86,5 @@ def trained(
     before = work.seconds
     done = work.json(f"{name}-training", about, train)
     if not path.exists():  # its stage is there, but it is not
-        train(work.seed_of(name))
+        train(0)
     return Trained(Network.load(path), about, int(done["traces"]), float(done["held_out"]), work.seconds - before)

@@ -51,9 +51,10 @@ class MiniSherpa:
 
     network: Network
     runs: Repeats
-    truth_traces: int  # at most
+    truth_traces: int  # with the prior inside the loops, at most
     truth_chunk: int
     truth_error: float  # relative: when it is reached, no more traces are run
+    reference_points: int  # of the computation without the simulator
     hardest_epsilon: float = 0.03  # of channel 3, as in the paper
 
 
@@ -70,13 +71,13 @@ class Settings:
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
-    def with_repeats(self, repeats: int) -> Settings:
+    def with_runs(self, repeats: int | None, traces: int | None) -> Settings:
+        """With another number of repeated runs, or of traces in each."""
+        other = {key: value for key, value in (("repeats", repeats), ("traces", traces)) if value is not None}
         return dataclasses.replace(
             self,
-            marsaglia_runs=dataclasses.replace(self.marsaglia_runs, repeats=repeats),
-            mini_sherpa=dataclasses.replace(
-                self.mini_sherpa, runs=dataclasses.replace(self.mini_sherpa.runs, repeats=repeats)
-            ),
+            marsaglia_runs=dataclasses.replace(self.marsaglia_runs, **other),
+            mini_sherpa=dataclasses.replace(self.mini_sherpa, runs=dataclasses.replace(self.mini_sherpa.runs, **other)),
         )
 
 
@@ -85,13 +86,14 @@ _SETTINGS: Final = {
         size="tiny",
         beta=Beta(tosses=(1, 10), traces=600, max_draws=600, epsilon=0.03),
         marsaglia=Network(traces=12_000, lstm_dim=32, batch_size=128, lr=3e-3),
-        marsaglia_runs=Repeats(repeats=4, traces=150, epsilon=0.1, orderings=10),
+        marsaglia_runs=Repeats(repeats=3, traces=150, epsilon=0.1, orderings=10),
         mini_sherpa=MiniSherpa(
             network=Network(traces=2_000, lstm_dim=16, batch_size=128, lr=3e-3, components=4),
-            runs=Repeats(repeats=2, traces=60, epsilon=0.1, orderings=10),
-            truth_traces=2_000,
-            truth_chunk=1_000,
-            truth_error=0.05,
+            runs=Repeats(repeats=2, traces=100, epsilon=0.1, orderings=10),
+            truth_traces=600,
+            truth_chunk=300,
+            truth_error=0.1,
+            reference_points=4_000,
         ),
     ),
     "quick": Settings(
@@ -102,9 +104,10 @@ _SETTINGS: Final = {
         mini_sherpa=MiniSherpa(
             network=Network(traces=60_000, lstm_dim=128, lstm_depth=1, batch_size=256, lr=2e-3),
             runs=Repeats(repeats=5, traces=2_000, epsilon=0.03),
-            truth_traces=300_000,
-            truth_chunk=50_000,
-            truth_error=0.02,
+            truth_traces=40_000,
+            truth_chunk=10_000,
+            truth_error=0.03,
+            reference_points=60_000,
         ),
     ),
     "full": Settings(
@@ -118,6 +121,7 @@ _SETTINGS: Final = {
             truth_traces=12_000_000,
             truth_chunk=250_000,
             truth_error=0.003,
+            reference_points=600_000,
         ),
     ),
 }
