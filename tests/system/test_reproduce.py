@@ -15,6 +15,7 @@ from ars.cli import main
 from ars.reproduce.beta import METHODS
 
 pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.timeout(600)  # seconds on a quiet machine
 LIMIT = 4.0
 
 
@@ -74,7 +75,6 @@ def test_beta(csim: Callable[[str], str], tmp_path: Path, capsys: pytest.Capture
     assert {path: path.read_bytes() for path in before} == before
 
 
-@pytest.mark.timeout(300)
 def test_marsaglia(csim: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     assert reproduce(csim, tmp_path, "marsaglia") == 0
@@ -100,7 +100,6 @@ def test_marsaglia(csim: Callable[[str], str], tmp_path: Path, capsys: pytest.Ca
     assert json.loads((folder / "table.json").read_text()) == json.loads(before)
 
 
-@pytest.mark.timeout(300)
 def test_mini_sherpa(csim: Callable[[str], str], tmp_path: Path) -> None:
     pytest.importorskip("torch")
     assert reproduce(csim, tmp_path, "mini-sherpa") == 0

@@ -204,8 +204,9 @@ def beta_figure(points: Sequence[Point], max_draws: int) -> Figure:
         axes.set_title(f"({setting}) alpha = beta = {alpha}")
         axes.set_xlabel("n, tosses")
         axes.set_yscale("log")
-        axes.set_ylim(top=max_draws * 1.2)
         axes.axhline(max_draws, color="0.7", linewidth=0.8, linestyle=":")
+    found = [point.k_converge for point in points if point.k_converge is not None]
+    rows[0].set_ylim(0.7 * min(found, default=1), 1.3 * max_draws)
     rows[0].set_ylabel("K_converge")
     handles, labels = rows[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
