@@ -66,7 +66,7 @@ def beta_bernoulli(tosses: int, n: int, seed: int) -> npt.NDArray:
         log_q = (1 + tosses) * np.log(x) + np.log1p(-x) - special.betaln(2 + tosses, 2)
         return rng.random((n, width)) <= 4 * x * (1 - x), -log_q
 
-    return entries(draw(200), draw(10), 2 / 3, 10, rng)
+    return entries(draw(80), draw(10), 2 / 3, 10, rng)
 
 
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.7), (0.5, 0.74), (0.2, 0.3), (0.9, 0.98), (0.3, 0.3)])
