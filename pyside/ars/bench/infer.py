@@ -24,6 +24,7 @@ __all__ = ["SUITE", "Case", "Marsaglia", "run"]
 
 SUITE = "infer"
 OBSERVE = {"y1": 0.0, "y2": 0.0}
+USUAL_WORKERS = 64  # what the launcher takes on two cores where proposals are asked for
 BATCHES = (1, 2, 4, 8, 16, 32, 64)  # edges of the histogram
 
 
@@ -45,7 +46,7 @@ class Case(NamedTuple):
             ("in place", 1, 10): 1400.0,
             ("ic", 0, 0): 2000.0,
         }
-        return wanted.get((self.loops, self.M, self.N)) if (self.workers, self.width) == (16, 512) else None
+        return wanted.get((self.loops, self.M, self.N)) if (self.workers, self.width) == (USUAL_WORKERS, 512) else None
 
     def describe(self) -> dict[str, str | float]:
         return dict(zip(("loops", "M", "N", "workers", "LSTM"), self, strict=True))
@@ -54,10 +55,14 @@ class Case(NamedTuple):
 def _cases(effort: Effort) -> list[Case]:
     if effort.size == "smallest":
         return [Case("forked", 1, 2, 2, 16), Case("ic", 0, 0, 2, 16)]
-    usual = [Case("forked", 1, 10, 16, 512), Case("forked", 10, 10, 16, 512), Case("in place", 1, 10, 16, 512),
-             Case("ic", 0, 0, 16, 512)]  # fmt: skip
+    usual = [
+        Case("forked", 1, 10, USUAL_WORKERS, 512),
+        Case("forked", 10, 10, USUAL_WORKERS, 512),
+        Case("in place", 1, 10, USUAL_WORKERS, 512),
+        Case("ic", 0, 0, USUAL_WORKERS, 512),
+    ]
     if effort.size == "quick":
-        return [*usual, Case("forked", 1, 10, 64, 512), Case("forked", 1, 10, 16, 128)]
+        return [*usual, Case("forked", 1, 10, 16, 512), Case("forked", 1, 10, USUAL_WORKERS, 128)]
     rest = [Case(loops, M, N, workers, width)
             for width, workers in itertools.product((128, 512), (2, 16, 64))
             for loops, (M, N) in itertools.product(("forked", "in place"), ((1, 1), (1, 10), (10, 10)))]  # fmt: skip

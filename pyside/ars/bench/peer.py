@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 import ars
-from ars.bench.infer import Case, Marsaglia
+from ars.bench.infer import USUAL_WORKERS, Case, Marsaglia
 from ars.bench.measure import Effort, find_simulator
 from ars.bench.results import BenchError, Measurement, measurement
 from ars.bench.train import training_rate
@@ -143,7 +143,7 @@ def run(effort: Effort, directory: str | None = None, cache: Path | None = None)
     environment.ensure()
     small = effort.size == "smallest"
     width, batch = (16, 64) if small else (512, 512)
-    ic = Case("ic", 0, 0, 2 if small else 16, width)
+    ic = Case("ic", 0, 0, 2 if small else USUAL_WORKERS, width)
     marsaglia = Marsaglia(effort, directory)
     try:
         with Peer(environment) as peer, ars.Simulator([find_simulator("marsaglia", directory)]) as simulator:
