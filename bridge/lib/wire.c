@@ -242,6 +242,8 @@ static bool check_run(const unsigned char *frame, const struct ars_wire_header *
     if (run.max_tries == 0) return bad(why, "RUN allows 0 tries per loop (max_tries)");
     if ((run.flags & ARS_RUN_ESTIMATE) && (run.tries_q == 0 || run.runs_p == 0))
         return bad(why, "RUN estimates with N = %u and M = %u; both must be 1 or more", run.tries_q, run.runs_p);
+    if (run.tries_q > INT32_MAX || run.runs_p > INT32_MAX) /* their streams are numbered with 31 bits */
+        return bad(why, "RUN estimates with N = %u and M = %u; at most %d", run.tries_q, run.runs_p, INT32_MAX);
     if (!(run.flags & ARS_RUN_RECORD_REJECTED) != !run.max_rejected)
         return bad(why, "RUN has max_rejected %u with flags 0x%x", run.max_rejected, run.flags);
     if (run.reserved) return bad(why, "RUN's reserved field is not 0");

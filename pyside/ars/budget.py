@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import dataclass
 
-_LARGEST = 2**32 - 1
+_LARGEST = 2**31 - 1  # continuations are numbered with 31 bits in the names of their random streams
 
 
 def _count(field: str, value: object) -> int:

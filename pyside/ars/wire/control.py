@@ -198,6 +198,8 @@ def decode_run(frame: Bytes) -> tuple[int, RunConfig]:
         refuse(kind, f"flags 0x{flags:x} has bits that are unknown")
     if flags & RunFlag.ESTIMATE and (raw["tries_q"] < 1 or raw["runs_p"] < 1):
         refuse(kind, f"tries_q {raw['tries_q']} and runs_p {raw['runs_p']}, must be at least 1 to estimate")
+    if max(raw["tries_q"], raw["runs_p"]) > 2**31 - 1:
+        refuse(kind, f"tries_q {raw['tries_q']} and runs_p {raw['runs_p']}, must be at most {2**31 - 1}")
     if raw["n_traces"] < 1:
         refuse(kind, "n_traces is 0")
     if int(raw["first_trace"]) + int(raw["n_traces"]) >= 1 << 64:

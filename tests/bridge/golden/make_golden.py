@@ -277,6 +277,7 @@ def broken_runs() -> Iterator[tuple[str, str, bytes]]:
     yield "run_overflow", "first_trace + n_traces overflows", run(first=2**64 - 2, n=5)
     yield "run_unknown_flag", "an unknown flag", run(flags=64)
     yield "run_no_budget", "ESTIMATE with N = 0", run(tries_q=0)
+    yield "run_large_budget", "N needs more than 31 bits", run(tries_q=2**31)
     yield "run_no_tries", "max_tries 0", run(max_tries=0)
     yield "run_rejected_none", "RECORD_REJECTED with max_rejected 0", run(flags=PROPOSE_PRIOR | RECORD_REJECTED)
     yield "run_rejected_unasked", "max_rejected without RECORD_REJECTED", run(flags=PROPOSE_PRIOR, max_rejected=3)
