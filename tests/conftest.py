@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -29,6 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
     name, _, value = MARK.partition("=")
     os.environ[name] = value
     _own_temporary_directory(config)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job; Ctrl-C is among what we test
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     packaged = Path(ars.__file__).parent / "bin" / "ars-host"
     if "ARS_HOST" not in os.environ and not packaged.exists():
         built = build_directory() / "bridge" / "ars-host"
