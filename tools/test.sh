@@ -4,7 +4,6 @@
 set -u
 cd "$(dirname "$0")/.."
 : "${BUILD:=build}" "${BUILD_ASAN:=build-asan}" "${VENV:=.venv}" "${JOBS:=$(nproc)}"
-pytest_log=$BUILD/pytest.log
 failed=0
 summary=()
 
@@ -19,13 +18,37 @@ stage() { # stage NAME COMMAND...
     summary+=("$(printf '%-34s %s in %d s' "$name" "$verdict" $((SECONDS - start)))")
 }
 
-run_pytest() {
-    set -o pipefail
-    ARS_BUILD_DIR=$PWD/$BUILD ARS_CSIM_DIR=$PWD/$BUILD/csim "$VENV/bin/python" -m pytest --durations=30 ${PYTEST_ARGS:-} 2>&1 |
-        tee "$pytest_log"
+pytest=("$VENV/bin/python" -m pytest --durations=25)
+export ARS_BUILD_DIR=$PWD/$BUILD ARS_CSIM_DIR=$PWD/$BUILD/csim
+
+total() { # one closing line for two runs, in pytest's form
+    grep -hE '^=+ .* in [0-9.]+s' "$BUILD"/pytest-{others,system}.log | tr -d '=,' | awk '
+        { for (i = 1; i < NF && $i != "in"; i += 2) { if (!($(i + 1) in n)) names[++k] = $(i + 1); n[$(i + 1)] += $i }
+          sub(/s$/, "", $(i + 1)); if ($(i + 1) + 0 > longest) longest = $(i + 1) + 0 }
+        END { for (j = 1; j <= k; j++) text = text (j > 1 ? ", " : "") n[names[j]] " " names[j]
+              printf "============ %s in %.2fs ============\n", text, longest }'
 }
 
-rm -f "$pytest_log"
+# System tests wait for processes more than they compute, so the others run beside them. With PYTEST_ARGS: one run.
+run_pytest() {
+    set -o pipefail
+    if [ -n "${PYTEST_ARGS:-}" ]; then
+        # shellcheck disable=SC2086 # several arguments
+        "${pytest[@]}" $PYTEST_ARGS 2>&1 | tee "$BUILD/pytest.log"
+        return
+    fi
+    "${pytest[@]}" -p no:cacheprovider --ignore=tests/system >"$BUILD/pytest-others.log" 2>&1 &
+    local others=$! verdict=0
+    trap 'kill "$others" 2>/dev/null' EXIT
+    "${pytest[@]}" -p no:cacheprovider tests/system 2>&1 | tee "$BUILD/pytest-system.log" || verdict=1
+    wait "$others" || verdict=1
+    trap - EXIT
+    cat "$BUILD/pytest-others.log"
+    cat "$BUILD/pytest-others.log" "$BUILD/pytest-system.log" >"$BUILD/pytest.log"
+    total >>"$BUILD/pytest.log"
+    return $verdict
+}
+
 stage 'lint' make --no-print-directory lint-only
 stage 'C tests' ctest --test-dir "$BUILD" --output-on-failure --no-tests=error -j "$JOBS"
 stage 'C tests under ASan and UBSan' ctest --test-dir "$BUILD_ASAN" --output-on-failure --no-tests=error -j "$JOBS"
