@@ -436,18 +436,19 @@ def test_prefetch_passes_items_and_errors_and_stops() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2])
-def test_the_recurrence_is_torchs_lstm(depth: int) -> None:
+@pytest.mark.parametrize("lengths", [(4, 4, 4), (1, 1, 1), (4, 3, 1), (5, 5, 2, 2, 2, 1)])
+def test_the_recurrence_is_torchs_lstm(depth: int, lengths: tuple[int, ...]) -> None:
     torch.manual_seed(0)
     lstm = torch.nn.LSTM(7, 5, depth).double()
-    x = torch.randn(4, 3, 7, dtype=torch.float64, requires_grad=True)
-    weight = torch.randn(4, 3, 5, dtype=torch.float64)
-    for steps in (1, 4):
-        theirs, ours = lstm(x[:steps])[0], run_lstm(lstm, x[:steps])
-        torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13)
-        wanted = [x, *lstm.parameters()]
-        for a, b in zip(
-            torch.autograd.grad((theirs * weight[:steps]).sum(), wanted),
-            torch.autograd.grad((ours * weight[:steps]).sum(), wanted),
-            strict=True,
-        ):
-            torch.testing.assert_close(b, a, rtol=1e-12, atol=1e-12)
+    x = torch.randn(lengths[0], len(lengths), 7, dtype=torch.float64, requires_grad=True)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths))
+    theirs = lstm(packed)[0].data
+    ours = run_lstm(lstm, packed.data, packed.batch_sizes.tolist())
+    torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13)
+    weight, wanted = torch.randn_like(theirs), [x, *lstm.parameters()]
+    for a, b in zip(
+        torch.autograd.grad((theirs * weight).sum(), wanted, retain_graph=True),
+        torch.autograd.grad((ours * weight).sum(), wanted),
+        strict=True,
+    ):
+        torch.testing.assert_close(b, a, rtol=1e-12, atol=1e-12)

@@ -170,7 +170,7 @@ class ProposalNetwork(nn.Module):
 
     @property
     def output_dim(self) -> int:
-        """The width of what advance() and sequence() return: the LSTM's output, and its input, for sharpness."""
+        """The width of what propose() and log_prob() take: the LSTM's output, and its input, for sharpness."""
         return self.config.lstm_dim + self.input_dim
 
     @property
@@ -320,10 +320,6 @@ class ProposalNetwork(nn.Module):
             new_c.append(c)
         return torch.cat([below, x], dim=-1), (torch.stack(new_h), torch.stack(new_c))
 
-    def sequence(self, x: Tensor) -> Tensor:
-        """All steps of B traces, from the start: x [T, B, I] -> [T, B, output_dim]."""
-        return torch.cat([run_lstm(self.lstm, x), x], dim=-1)
-
     # ---- proposals -------------------------------------------------------------------------------------------------
 
     def _proposals(
@@ -393,34 +389,26 @@ class ProposalNetwork(nn.Module):
 
     def _trace_log_probs(self, batch: TraceBatch) -> Tensor:
         steps, traces = batch.site.shape
-        obs = self.observe(batch.observation).expand(traces, -1)
+        at, levels = batch.packed()
+        if not len(at):
+            return batch.value.new_zeros((steps, traces))
         # The latent before is the one above: time comes first.
-        none = batch.site.new_full((1, traces), -1)
-        previous_site = torch.cat([none, batch.site[:-1]])
-        previous_value = torch.cat([batch.value.new_zeros((1, traces)), batch.value[:-1]])
-        previous_prior = torch.cat([batch.prior.new_zeros((1, traces, 4)), batch.prior[:-1]])
+        first, before = at < traces, (at - traces).clamp(min=0)
+        site, value, prior = batch.site.reshape(-1), batch.value.reshape(-1), batch.prior.reshape(-1, 4)
+        categories = None if batch.categories is None else batch.categories.reshape(steps * traces, -1)[at]
         x = self.inputs(
-            obs.unsqueeze(0).expand(steps, -1, -1),
-            batch.site,
-            batch.instance,
-            batch.prior,
-            batch.categories,
-            previous_site,
-            previous_value,
-            previous_prior,
-        )
-        out = self.sequence(x).reshape(steps * traces, -1)
-        rows = torch.nonzero(batch.mask.reshape(-1)).squeeze(-1)
-        every = len(rows) == steps * traces
-        categories = None if batch.categories is None else batch.categories.reshape(steps * traces, -1)[rows]
-        log_q = self.log_prob(
-            out if every else out[rows],
-            batch.site.reshape(-1)[rows],
-            batch.prior.reshape(-1, 4)[rows],
+            self.observe(batch.observation).expand(traces, -1)[at % traces],
+            site[at],
+            batch.instance.reshape(-1)[at],
+            prior[at],
             categories,
-            batch.value.reshape(-1)[rows],
+            torch.where(first, -1, site[before]),
+            torch.where(first, 0.0, value[before]),
+            torch.where(first.unsqueeze(-1), 0.0, prior[before]),
         )
-        return log_q.new_zeros(steps * traces).index_copy(0, rows, log_q).reshape(steps, traces)
+        out = torch.cat([run_lstm(self.lstm, x, levels), x], dim=-1)
+        log_q = self.log_prob(out, site[at], prior[at], categories, value[at])
+        return log_q.new_zeros(steps * traces).index_copy(0, at, log_q).reshape(steps, traces)
 
     def minus_log_q(self, batch: Batch) -> Tensor:
         """Minus the log density of all latents of all traces. In a TreeBatch each counts with its weight."""

@@ -1,13 +1,14 @@
 """An LSTM over whole sequences from the zero state, for training on CPUs.
 
-The same function of the same weights as ``torch.nn.LSTM``, with less work: the first step has no recurrent product, and
-every weight's gradient is one product over all steps. Traces are short, so the first step counts: with two steps of 512
-traces and 512 units, forwards and backwards, this takes 82 ms of a core and torch's own takes 150; with ten, as much.
+The same function of the same weights as ``torch.nn.LSTM``, with less work: the first step has no recurrent product,
+every weight's gradient is one product over all steps, and a trace that has ended costs nothing. Traces are short, so the
+first step counts: with two steps of 512 traces and 512 units, forwards and backwards, this takes 82 ms of a core and
+torch's own takes 150; with ten, as much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,62 +19,85 @@ __all__ = ["run_lstm", "run_lstm_on_trees"]
 
 
 class _Layer(torch.autograd.Function):
-    """x [T, B, I] -> h [T, B, H]. Gates are in torch's order: input, forget, cell, output."""
+    """x [N, I] -> h [N, H], step after step: ``levels[t]`` rows of the t-th step, each of which goes on from the row of
+    the same place one step before. Gates are in torch's order: input, forget, cell, output."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor) -> Tensor:
-        steps, rows, _ = x.shape
+    def forward(ctx: Any, x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, levels: tuple[int, ...]) -> Tensor:
         width = w_hh.shape[1]
-        gates = torch.addmm(bias, x.reshape(steps * rows, -1), w_ih.t()).reshape(steps, rows, 4 * width)
-        cells = gates.new_empty((steps, rows, width))
+        gates = torch.addmm(bias, x, w_ih.t())
+        cells = gates.new_empty((len(x), width))
         squashed = torch.empty_like(cells)
         hidden = torch.empty_like(cells)
-        for t in range(steps):
-            gate = gates[t]
-            if t:
-                gate.addmm_(hidden[t - 1], w_hh.t())
+        for rows, before in _steps(levels):
+            gate = gates[rows]
+            if before is not None:
+                gate.addmm_(hidden[before], w_hh.t())
             gate[:, : 2 * width].sigmoid_()
             gate[:, 2 * width : 3 * width].tanh_()
             gate[:, 3 * width :].sigmoid_()
             i, f, g, o = gate.chunk(4, dim=-1)
-            torch.mul(i, g, out=cells[t])
-            if t:
-                cells[t].addcmul_(f, cells[t - 1])
-            torch.tanh(cells[t], out=squashed[t])
-            torch.mul(o, squashed[t], out=hidden[t])
+            torch.mul(i, g, out=cells[rows])
+            if before is not None:
+                cells[rows].addcmul_(f, cells[before])
+            torch.tanh(cells[rows], out=squashed[rows])
+            torch.mul(o, squashed[rows], out=hidden[rows])
         ctx.save_for_backward(x, w_ih, w_hh, gates, cells, squashed, hidden)
+        ctx.levels = levels
         return hidden
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor, None]:
         x, w_ih, w_hh, gates, cells, squashed, hidden = ctx.saved_tensors
         (d_out,) = gradients
-        steps, rows, width = hidden.shape
+        width = hidden.shape[1]
         d_gates = torch.empty_like(gates)
-        d_hidden = d_out[steps - 1]
-        d_cell: Tensor | None = None
-        for t in range(steps - 1, -1, -1):
-            i, f, g, o = gates[t].chunk(4, dim=-1)
-            d_i, d_f, d_g, d_o = d_gates[t].chunk(4, dim=-1)
+        d_later: Tensor | None = None  # of the rows that the step above has, which may be fewer
+        d_cell_later: Tensor | None = None
+        for rows, before in reversed(_steps(ctx.levels)):
+            i, f, g, o = gates[rows].chunk(4, dim=-1)
+            d_i, d_f, d_g, d_o = d_gates[rows].chunk(4, dim=-1)
+            d_hidden = d_out[rows]
+            if d_later is not None:
+                d_hidden = d_hidden.clone()
+                d_hidden[: len(d_later)] += d_later
             through = d_hidden * o
-            through = torch.addcmul(through, through * squashed[t], squashed[t], value=-1)
-            d_cell = through if d_cell is None else through + d_cell
+            d_cell = torch.addcmul(through, through * squashed[rows], squashed[rows], value=-1)
+            if d_cell_later is not None:
+                d_cell[: len(d_cell_later)] += d_cell_later
             # d sigmoid = s (1 - s), d tanh = 1 - s^2, each written as s - s s or 1 - s s
             torch.mul(d_cell * g, i - i * i, out=d_i)
             torch.mul(d_cell * i, 1 - g * g, out=d_g)
-            torch.mul(d_hidden * squashed[t], o - o * o, out=d_o)
-            if t:
-                torch.mul(d_cell * cells[t - 1], f - f * f, out=d_f)
-                d_hidden = torch.addmm(d_out[t - 1], d_gates[t], w_hh)
-                d_cell = d_cell * f
+            torch.mul(d_hidden * squashed[rows], o - o * o, out=d_o)
+            if before is not None:
+                torch.mul(d_cell * cells[before], f - f * f, out=d_f)
+                d_later = d_gates[rows] @ w_hh
+                d_cell_later = d_cell * f
             else:
                 d_f.zero_()
-        flat = d_gates.reshape(steps * rows, -1)
-        d_x = (flat @ w_ih).reshape(x.shape) if ctx.needs_input_grad[0] else None
-        later = d_gates[1:].reshape(-1, 4 * width)
-        d_w_hh = later.t() @ hidden[:-1].reshape(-1, width)
-        return d_x, flat.t() @ x.reshape(steps * rows, -1), d_w_hh, flat.sum(dim=0)
+        d_x = d_gates @ w_ih if ctx.needs_input_grad[0] else None
+        return d_x, d_gates.t() @ x, _recurrent_gradient(d_gates, hidden, ctx.levels), d_gates.sum(dim=0), None
+
+
+def _steps(levels: Sequence[int]) -> list[tuple[slice, slice | None]]:
+    """The rows of every step, and the rows that they go on from: the first ones of the step before."""
+    steps: list[tuple[slice, slice | None]] = []
+    low, before = 0, None
+    for size in levels:
+        steps.append((slice(low, low + size), None if before is None else slice(before, before + size)))
+        low, before = low + size, low
+    return steps
+
+
+def _recurrent_gradient(d_gates: Tensor, hidden: Tensor, levels: tuple[int, ...]) -> Tensor:
+    """Of w_hh: one product over all rows that have one before them."""
+    first, last = levels[0], levels[-1]
+    if first == last:
+        earlier = hidden[: len(hidden) - last]
+    else:
+        earlier = torch.cat([hidden[before] for _, before in _steps(levels) if before is not None])
+    return d_gates[first:].t() @ earlier
 
 
 class _TreeLayer(torch.autograd.Function):
@@ -139,21 +163,23 @@ class _TreeLayer(torch.autograd.Function):
         return d_x, d_gates.t() @ x, d_w_hh, d_gates.sum(dim=0), None, None
 
 
-def run_lstm(lstm: nn.LSTM, x: Tensor) -> Tensor:
-    """What ``lstm(x)[0]`` is, for x [T, B, I] and an LSTM of one direction, without projections or dropout."""
-    for layer in range(lstm.num_layers):
-        w_ih, w_hh, b_ih, b_hh = (
-            getattr(lstm, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        )
-        x = _Layer.apply(x, w_ih, w_hh, b_ih + b_hh)  # type: ignore[no-untyped-call]
+def run_lstm(lstm: nn.LSTM, x: Tensor, levels: Sequence[int]) -> Tensor:
+    """The output [N, H] for rows x [N, I] of sequences that end one after the other: step t has ``levels[t]`` rows, no
+    more than the one before, and its rows go on from the first ones of that. For an LSTM of one direction, without
+    projections or dropout."""
+    for weights in _weights(lstm):
+        x = _Layer.apply(x, *weights, tuple(levels))  # type: ignore[no-untyped-call]
     return x
 
 
 def run_lstm_on_trees(lstm: nn.LSTM, x: Tensor, previous: Tensor, levels: Sequence[int]) -> Tensor:
     """The output [N, H] for rows x [N, I] of a TreeBatch, each from the state of the row before it."""
-    for layer in range(lstm.num_layers):
-        w_ih, w_hh, b_ih, b_hh = (
-            getattr(lstm, f"{name}_l{layer}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        )
-        x = _TreeLayer.apply(x, w_ih, w_hh, b_ih + b_hh, previous, tuple(levels))  # type: ignore[no-untyped-call]
+    for weights in _weights(lstm):
+        x = _TreeLayer.apply(x, *weights, previous, tuple(levels))  # type: ignore[no-untyped-call]
     return x
+
+
+def _weights(lstm: nn.LSTM) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Of every layer, what its input and its state are multiplied with, and what is added."""
+    for w_ih, w_hh, b_ih, b_hh in lstm.all_weights:
+        yield w_ih, w_hh, b_ih + b_hh

@@ -31,6 +31,14 @@ class TraceBatch(NamedTuple):
     def traces(self) -> int:
         return self.site.shape[1]
 
+    def packed(self) -> tuple[Tensor, tuple[int, ...]]:
+        """Where the latents are in [T * B], step after step and within a step the longest traces first; and how many
+        each step has. So the traces that a step has are the first ones of the step before."""
+        longest = torch.argsort(self.mask.sum(dim=0), descending=True, stable=True)
+        step, place = torch.nonzero(self.mask[:, longest], as_tuple=True)
+        levels = [n for n in self.mask.sum(dim=1).tolist() if n]
+        return step * self.traces + longest[place], tuple(levels)
+
     def slices(self, n: int, *, whole: bool = False) -> list[TraceBatch]:
         """The traces in n parts, each as long as its longest trace."""
         n = 1 if whole else max(1, min(n, self.traces // _SMALLEST_SLICE))
