@@ -9,10 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ars.cli import main
+from ars.reproduce import methods
 from ars.reproduce.beta import METHODS
+from ars.reproduce.records import unpack
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.timeout(600)  # seconds on a quiet machine
@@ -88,6 +91,15 @@ def test_marsaglia(csim: Callable[[str], str], tmp_path: Path, capsys: pytest.Ca
             assert abs(row["bias"]) < LIMIT * row["bias_error"]
     biased = [row for row in rows if row["method"] == "biased"]
     assert max(abs(row["bias_in_errors"]) for row in biased) > LIMIT  # of two: tiny runs see it in one at least
+    # the weightings without estimates have runs of their own; from the same run they are the same
+    with np.load(folder / "stages" / "marsaglia-a-naive-000.npz") as kept:
+        assert len(kept["ic"]) == len(kept["biased"]) == 400
+    with np.load(folder / "stages" / "marsaglia-a-000.npz") as kept:
+        record = unpack(dict(kept))
+    known = methods.Acceptances(0.8, 0.9)
+    both = methods.log_weights(record, known)
+    for method, found in methods.Naive.of(record).log_weights(known).items():
+        np.testing.assert_allclose(found, both[method], rtol=1e-12, atol=1e-12)
     schemes = json.loads((folder / "training_schemes.json").read_text())
     by_scheme = {(row["train_on"], row["observation"]): row for row in schemes}
     assert len(by_scheme) == 4

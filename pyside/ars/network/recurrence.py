@@ -1,9 +1,9 @@
 """An LSTM over whole sequences from the zero state, for training on CPUs.
 
 The same function of the same weights as ``torch.nn.LSTM``, with less work: the first step has no recurrent product,
-every weight's gradient is one product over all steps, and a trace that has ended costs nothing. Traces are short, so the
-first step counts: with two steps of 512 traces and 512 units, forwards and backwards, this takes 82 ms of a core and
-torch's own takes 150; with ten, as much.
+every weight's gradient is one product over all steps, and a trace that has ended costs nothing. Traces are short, so
+the first step counts: with two steps of 512 traces and 512 units, forwards and backwards, this takes 82 ms of a core
+and torch's own takes 150; with ten, as much.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class _Layer(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor, None]:
         x, w_ih, w_hh, gates, cells, squashed, hidden = ctx.saved_tensors
         (d_out,) = gradients
-        width = hidden.shape[1]
         d_gates = torch.empty_like(gates)
         d_later: Tensor | None = None  # of the rows that the step above has, which may be fewer
         d_cell_later: Tensor | None = None

@@ -14,7 +14,7 @@ from ars.reproduce.networks import Trained, need_torch
 from ars.reproduce.page import Page, hardware, settings_lines
 from ars.reproduce.repeated import Outcome as Repeated
 from ars.reproduce.repeated import judge
-from ars.reproduce.settings import Settings
+from ars.reproduce.settings import Repeats, Settings
 from ars.reproduce.workspace import Workspace
 
 __all__ = ["EXPERIMENTS", "Outcome", "reproduce"]
@@ -132,6 +132,11 @@ def _network_text(network: Trained) -> str:
     )
 
 
+def _runs_text(runs: Repeats) -> str:
+    text = f"{runs.repeats} runs of {runs.traces:,} traces"
+    return text + (f"; IC, Biased and Collapsed have as many of {runs.naive_traces:,}" if runs.naive_traces else "")
+
+
 def _loops_text(found: Repeated) -> str:
     """What post.loops says, over the runs."""
     if not found.loops:
@@ -185,7 +190,7 @@ def _reproduce_marsaglia(find: Find, settings: Settings, work: Workspace) -> Out
     runs = settings.marsaglia_runs
     page.figure(
         "convergence",
-        f"{runs.repeats} runs of {runs.traces:,} traces. Left: error of the evidence, mean and standard deviation over "
+        f"{_runs_text(runs)}. Left: error of the evidence, mean and standard deviation over "
         "the runs. Middle: effective share. Right: traces until convergence; dashed green is the mean, orange the "
         "median, a triangle stands for runs that did not converge.",
     )
@@ -260,8 +265,7 @@ def _reproduce_mini_sherpa(find: Find, settings: Settings, work: Workspace) -> O
     figures.save(figures.convergence_figure([each.panel for each in outcomes]), work.folder, "convergence")
     page.figure(
         "convergence",
-        f"{used.runs.repeats} runs of {used.runs.traces:,} traces per channel. As for Marsaglia, but the error is that "
-        "of the log evidence.",
+        f"{_runs_text(used.runs)}, per channel. As for Marsaglia, but the error is that of the log evidence.",
     )
     figures.save(events.posterior_figure(channels), work.folder, "posterior")
     page.figure(

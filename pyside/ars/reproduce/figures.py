@@ -82,8 +82,11 @@ class Panel(NamedTuple):
     log_truth: float
     logarithmic: bool  # errors of the log evidence instead of the evidence
     k_converge: Mapping[str, Sequence[int | None]]
-    traces: int
     epsilon: float
+
+    def traces(self, method: str) -> int:
+        """Of each of its runs."""
+        return int(self.curves[method].at[-1])
 
 
 def _errors(curves: Curves, panel: Panel) -> Floats:
@@ -137,9 +140,10 @@ def _draw_boxes(axes: Axes, panel: Panel) -> None:
     for place, method in enumerate(names, 1):
         found = [k for k in panel.k_converge[method] if k is not None]
         missing = len(panel.k_converge[method]) - len(found)
+        limit = panel.traces(method)
         if len(found) > missing:
             axes.boxplot(
-                [[k if k is not None else panel.traces for k in panel.k_converge[method]]],
+                [[k if k is not None else limit for k in panel.k_converge[method]]],
                 positions=[place],
                 widths=0.6,
                 showmeans=True,
@@ -153,17 +157,17 @@ def _draw_boxes(axes: Axes, panel: Panel) -> None:
                 flierprops={"marker": ".", "markeredgecolor": STYLES[method].colour},
             )
         if missing:
-            axes.plot([place], [panel.traces * 1.25], marker="^", color=STYLES[method].colour, clip_on=False)
+            axes.plot([place], [limit * 1.25], marker="^", color=STYLES[method].colour, clip_on=False)
             axes.annotate(
                 f"{missing}/{len(panel.k_converge[method])}",
-                (place, panel.traces * 1.4),
+                (place, limit * 1.4),
                 ha="center",
                 va="bottom",
                 fontsize=7,
             )
-    axes.axhline(panel.traces, color="0.7", linewidth=0.8, linestyle=":")
+        axes.plot([place - 0.45, place + 0.45], [limit, limit], color="0.7", linewidth=0.8, linestyle=":")
     axes.set_yscale("log")
-    axes.set_ylim(top=panel.traces * 2.2)
+    axes.set_ylim(top=max(map(panel.traces, names), default=1) * 2.2)
     axes.set_xlim(0.4, len(names) + 0.6)
     axes.set_xticks(range(1, len(names) + 1), [LABELS[m].replace(", ", "\n") for m in names], fontsize=8)
     axes.set_ylabel(f"K_converge (epsilon = {panel.epsilon:g})")

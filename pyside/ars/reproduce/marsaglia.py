@@ -33,11 +33,9 @@ def marsaglia(executable: Path, settings: Settings, work: Workspace) -> tuple[Tr
         network = trained(work, sim, "marsaglia", settings.marsaglia)
         found = []
         for observed in OBSERVED:
-            records = runs(sim, network, observed, settings.marsaglia_runs, work)
+            done = runs(sim, network, observed, settings.marsaglia_runs, work)
             found.append(
-                outcome(
-                    observed, records, _truth(observed), settings.marsaglia_runs, logarithmic=False, p_accept=P_ACCEPT
-                )
+                outcome(observed, done, _truth(observed), settings.marsaglia_runs, logarithmic=False, p_accept=P_ACCEPT)
             )
     return network, found
 
@@ -102,12 +100,12 @@ def schemes(
         other = trained(work, sim, "marsaglia-all", settings.marsaglia, train_on="all")
         for observed in OBSERVED:
             renamed = observed._replace(name=f"{observed.name}-all", title=f"{observed.title}, trained on all draws")
-            records = runs(sim, other, renamed, few, work)
+            done = runs(sim, other, renamed, few, work)
             rows.append(
                 _scheme(
                     "all",
                     other,
-                    outcome(renamed, records, _truth(observed), few, logarithmic=False, p_accept=P_ACCEPT),
+                    outcome(renamed, done, _truth(observed), few, logarithmic=False, p_accept=P_ACCEPT),
                 )
             )
     return rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -12,7 +13,7 @@ from ars.posterior import Posterior
 from ars.reproduce.settings import BUDGETS
 from ars.reproduce.thinning import thin
 
-__all__ = ["LABELS", "METHODS", "Acceptances", "log_weights"]
+__all__ = ["LABELS", "METHODS", "Acceptances", "Naive", "log_weights"]
 
 LABELS: Final[Mapping[str, str]] = {
     "ic": "IC",
@@ -29,6 +30,24 @@ class Acceptances(NamedTuple):
 
     p: float
     q: float
+
+
+class Naive(NamedTuple):
+    """The log weights of a run without estimates."""
+
+    ic: Floats
+    biased: Floats
+
+    @classmethod
+    def of(cls, post: Posterior) -> Naive:
+        return cls(weights.log_weight_ic(post.columns), weights.log_weight_biased(post.columns))
+
+    def log_weights(self, acceptances: Acceptances | None = None) -> dict[str, Floats]:
+        """By method. Every trace enters the loop whose acceptances are given once."""
+        found = self._asdict()
+        if acceptances is not None:
+            found["collapsed"] = self.biased + math.log(acceptances.q / acceptances.p)
+        return found
 
 
 def log_weights(post: Posterior, acceptances: Acceptances | None = None) -> dict[str, Floats]:

@@ -177,9 +177,9 @@ def mini_sherpa(executable: Path, settings: MiniSherpaSettings, work: Workspace)
             second = _reference(event, settings, work)
             better = native if effective > second.ess else Truth(second.log_evidence, second.error)
             repeats = _repeats(settings, event.channel)
-            records = runs(sim, network, _observed(event), repeats, work)
-            came = outcome(_observed(event), records, better, repeats, logarithmic=True)
-            found.append(Channel(event, native, traces, effective, second, came, records))
+            done = runs(sim, network, _observed(event), repeats, work)
+            came = outcome(_observed(event), done, better, repeats, logarithmic=True)
+            found.append(Channel(event, native, traces, effective, second, came, done.records))
     return network, found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +12,17 @@ import numpy.typing as npt
 from ars.budget import Budget
 from ars.columns import Floats
 from ars.loops import LoopSummary
+from ars.posterior import Posterior
 from ars.reproduce import convergence, methods
 from ars.reproduce.figures import Panel
 from ars.reproduce.networks import Trained
 from ars.reproduce.records import Record, pack, unpack
 from ars.reproduce.settings import BUDGETS, TRIES, Repeats
-from ars.reproduce.workspace import Workspace
+from ars.reproduce.workspace import Arrays, Workspace
 from ars.simulator import Simulator
+from ars.weights import log_weight_biased
 
-__all__ = ["Observed", "Outcome", "Truth", "judge", "outcome", "runs"]
+__all__ = ["Observed", "Outcome", "Runs", "Truth", "judge", "outcome", "runs"]
 
 _LIMIT: Final = 4.5  # standard errors, of which a few dozen are looked at
 _LEAST_EFFECTIVE: Final = 100.0  # traces, for a standard error to mean something
@@ -55,30 +57,59 @@ class Outcome(NamedTuple):
     traces_per_second: float
 
 
-def runs(
-    sim: Simulator, network: Trained, observed: Observed, settings: Repeats, work: Workspace, budget: int = BUDGETS[-1]
-) -> list[Record]:
+class Runs(NamedTuple):
+    """All runs of one observation."""
+
+    records: list[Record]  # with estimates
+    naive: list[methods.Naive]  # without; none: the others serve
+
+    def log_weights(self, acceptances: methods.Acceptances | None) -> dict[str, list[Floats]]:
+        """By method, of every run."""
+        found: dict[str, list[Floats]] = {}
+        for record in self.records:
+            for method, log_weights in methods.log_weights(record, acceptances).items():
+                found.setdefault(method, []).append(log_weights)
+        longer: dict[str, list[Floats]] = {}
+        for naive in self.naive:
+            for method, log_weights in naive.log_weights(acceptances).items():
+                longer.setdefault(method, []).append(log_weights)
+        return found | longer
+
+
+def runs(sim: Simulator, network: Trained, observed: Observed, settings: Repeats, work: Workspace) -> Runs:
     """Each a stage of its own, with its own seed."""
-    found = []
-    for i in range(settings.repeats):
-        name = f"{observed.name}-{i:03d}"
+    data = {key: np.asarray(value, dtype=np.float64).tolist() for key, value in observed.data.items()}
+    about = {"network": network.about, "data": data}
 
-        def make(seed: int, name: str = name) -> Any:
-            work.reporter.say(f"{observed.title}: run {name[-3:]} of {settings.repeats}")
-            post = sim.posterior(
-                observed.data,
-                settings.traces,
-                network=network.network,
-                budget=Budget(M=budget, N=TRIES),
-                seed=seed,
-                progress=work.reporter.progress(f"traces, {observed.title}"),
-            )
-            return pack(post, observed.keep)
+    def posterior(what: str, traces: int, budget: Budget | None, seed: int) -> Posterior:
+        work.reporter.say(f"{observed.title}: {what} of {settings.repeats}")
+        return sim.posterior(
+            observed.data,
+            traces,
+            network=network.network,
+            budget=budget,
+            seed=seed,
+            progress=work.reporter.progress(f"traces, {observed.title}"),
+        )
 
-        data = {key: np.asarray(value, dtype=np.float64).tolist() for key, value in observed.data.items()}
-        about = {"network": network.about, "traces": settings.traces, "data": data, "M": budget, "N": TRIES}
-        found.append(unpack(work.arrays(name, about, make)))
-    return found
+    def with_estimates(i: int) -> Record:
+        def make(seed: int) -> Arrays:
+            budget = Budget(M=BUDGETS[-1], N=TRIES)
+            return pack(posterior(f"run {i + 1}", settings.traces, budget, seed), observed.keep)
+
+        mine = about | {"traces": settings.traces, "M": BUDGETS[-1], "N": TRIES}
+        return unpack(work.arrays(f"{observed.name}-{i:03d}", mine, make))
+
+    def without(i: int) -> methods.Naive:
+        def make(seed: int) -> Arrays:
+            post = posterior(f"run {i + 1} without estimates", settings.naive_traces, None, seed)
+            return methods.Naive.of(post)._asdict()
+
+        mine = about | {"traces": settings.naive_traces}
+        return methods.Naive(**work.arrays(f"{observed.name}-naive-{i:03d}", mine, make))
+
+    each = range(settings.repeats)
+    return Runs([with_estimates(i) for i in each], [without(i) for i in each] if settings.naive_traces else [])
 
 
 def _acceptance(records: Sequence[Record]) -> tuple[float, float]:
@@ -92,7 +123,7 @@ def _acceptance(records: Sequence[Record]) -> tuple[float, float]:
 
 def outcome(
     observed: Observed,
-    records: Sequence[Record],
+    done: Runs,
     truth: Truth,
     settings: Repeats,
     *,
@@ -101,12 +132,10 @@ def outcome(
 ) -> Outcome:
     """With the exact p(A) of a loop in which it does not depend on the state, "collapsed" is there too: its q(A) is
     that of all the tries of all runs, 10 per trace."""
+    records = done.records
     p, q = _acceptance(records)
     known = None if p_accept is None else methods.Acceptances(p_accept, q)
-    weights: dict[str, list[Floats]] = {}
-    for record in records:
-        for method, found in methods.log_weights(record, known).items():
-            weights.setdefault(method, []).append(found)
+    weights = done.log_weights(known)
     finals = convergence.summarise(
         weights,
         truth.log_evidence,
@@ -121,12 +150,12 @@ def outcome(
         log_truth=truth.log_evidence,
         logarithmic=logarithmic,
         k_converge={method: found.k_converge for method, found in finals.items()},
-        traces=settings.traces,
         epsilon=settings.epsilon,
     )
     speeds = [record.stats.get("traces_per_second", float("nan")) for record in records]
     loops = [loop for record in records for loop in record.loops.values()]
-    correction = _distance(np.concatenate(weights["biased"]), np.concatenate(weights[f"ars-{BUDGETS[-1]}"]))
+    biased = np.concatenate([log_weight_biased(record.columns) for record in records])
+    correction = _distance(biased, np.concatenate(weights[f"ars-{BUDGETS[-1]}"]))
     return Outcome(observed, panel, finals, loops, p, q, correction, float(np.mean(speeds)))
 
 

@@ -1,4 +1,9 @@
-"""How much of each experiment is run. ``full`` is the paper's, but for the number of repeats."""
+"""How much of each experiment is run.
+
+``full`` has the paper's networks, but for the traces that Mini-SHERPA's is trained on, which are half as many, and
+fewer and shorter runs with estimates: 20 of 5,000 instead of 100 of 100,000. Weightings without estimates have longer
+runs of their own, because it takes many traces to see how bad the naive one is; Marsaglia's are as long as the paper's.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +36,7 @@ class Repeats:
 
     repeats: int
     traces: int  # of each
+    naive_traces: int = 0  # of further runs, without estimates, for IC, Biased and Collapsed; 0: the same runs serve
     epsilon: float = 0.01  # of K_converge
     orderings: int = 50  # of the weights, for K_converge
 
@@ -72,8 +78,10 @@ class Settings:
         return dataclasses.asdict(self)
 
     def with_runs(self, repeats: int | None, traces: int | None) -> Settings:
-        """With another number of repeated runs, or of traces in each."""
-        other = {key: value for key, value in (("repeats", repeats), ("traces", traces)) if value is not None}
+        """With another number of repeated runs, or of traces in each, which then serve all weightings."""
+        other = {} if repeats is None else {"repeats": repeats}
+        if traces is not None:
+            other |= {"traces": traces, "naive_traces": 0}
         return dataclasses.replace(
             self,
             marsaglia_runs=dataclasses.replace(self.marsaglia_runs, **other),
@@ -86,7 +94,7 @@ _SETTINGS: Final = {
         size="tiny",
         beta=Beta(tosses=(1, 10), traces=600, max_draws=600, epsilon=0.03),
         marsaglia=Network(traces=12_000, lstm_dim=32, batch_size=128, lr=3e-3),
-        marsaglia_runs=Repeats(repeats=3, traces=150, epsilon=0.1, orderings=10),
+        marsaglia_runs=Repeats(repeats=3, traces=150, naive_traces=400, epsilon=0.1, orderings=10),
         mini_sherpa=MiniSherpa(
             network=Network(traces=2_000, lstm_dim=16, batch_size=128, lr=3e-3, components=4),
             runs=Repeats(repeats=2, traces=100, epsilon=0.1, orderings=10),
@@ -114,10 +122,10 @@ _SETTINGS: Final = {
         size="full",
         beta=Beta(tosses=tuple(range(1, 31)), traces=10_000),
         marsaglia=Network(traces=2_000_000, lstm_dim=512),
-        marsaglia_runs=Repeats(repeats=20, traces=100_000),
+        marsaglia_runs=Repeats(repeats=20, traces=5_000, naive_traces=100_000),
         mini_sherpa=MiniSherpa(
-            network=Network(traces=2_000_000, lstm_dim=512, lstm_depth=3),
-            runs=Repeats(repeats=10, traces=100_000),
+            network=Network(traces=1_000_000, lstm_dim=512, lstm_depth=3),
+            runs=Repeats(repeats=10, traces=5_000, naive_traces=20_000),
             truth_traces=12_000_000,
             truth_chunk=250_000,
             truth_error=0.003,
