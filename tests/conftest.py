@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -146,15 +147,39 @@ def csim() -> Callable[[str], str]:
 
 
 @pytest.fixture
-def simulator(csim: Callable[[str], str], nothing_left_behind: None) -> Iterator[Callable[..., ars.Simulator]]:
-    """Simulators that are closed after the test: simulator("truncated_normal", "b", workers=4)."""
+def started(nothing_left_behind: None) -> Iterator[Callable[[Any], Any]]:
+    """Closes what it is given after the test, and before the test answers for what is left: started(Simulator(...))."""
     del nothing_left_behind
-    made: list[ars.Simulator] = []
+    with contextlib.ExitStack() as stack:
+
+        def close_later(thing: Any) -> Any:
+            stack.callback(thing.close)
+            return thing
+
+        yield close_later
+
+
+@pytest.fixture
+def simulator(
+    csim: Callable[[str], str], started: Callable[[ars.Simulator], ars.Simulator]
+) -> Callable[..., ars.Simulator]:
+    """Simulators that are closed after the test: simulator("truncated_normal", "b", workers=4)."""
 
     def make(name: str, *arguments: object, **options: Any) -> ars.Simulator:
-        made.append(ars.Simulator([csim(name), *map(str, arguments)], **options))
-        return made[-1]
+        return started(ars.Simulator([csim(name), *map(str, arguments)], **options))
 
-    yield make
-    for sim in made:
-        sim.close()
+    return make
+
+
+# ---- torch -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def one_torch_thread() -> Iterator[None]:
+    """The same sums in the same order on every machine, and cores for the simulators."""
+    import torch  # not above: tests without networks run without it
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

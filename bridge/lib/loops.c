@@ -31,6 +31,15 @@ _Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how) {
         name, how);
 }
 
+void ars__loop_needs_trace(ars__site *site, const char *what) {
+    if (ars__me.in_trace) return;
+    char name[200];
+    ars__loop_name(site, name, sizeof name);
+    ars__fail(ARS_FAIL_OUTSIDE_TRACE, 0,
+              "%s of %s was called outside a trace: call it from the model that ars_main runs, or after ars_next_trace",
+              what, name);
+}
+
 void ars__loops_check(const char *caller, const char *what, const char *name) {
     const struct ars__loop *top = ars__top(&ars__me.loops);
     if (!top || caller <= top->frame) return;
@@ -199,14 +208,7 @@ bool ars__rs_start(ars__site *site, void *frame_address, const void *pin) {
     if (ars__me.role == ARS__ALONE) return false;
     const char *frame = frame_address, *pointer = __builtin_frame_address(0);
     int kept = errno;
-    if (!ars__me.in_trace) {
-        char name[200];
-        ars__loop_name(site, name, sizeof name);
-        ars__fail(ARS_FAIL_OUTSIDE_TRACE, 0,
-                  "rs_start of %s was called outside a trace: call it from the model that ars_main "
-                  "runs, or after ars_next_trace",
-                  name);
-    }
+    ars__loop_needs_trace(site, "rs_start");
     struct ars__loop *top = ars__top(&ars__me.loops);
     if (top && top->site == site && top->frame == frame) {
         if (pin != top->pin || !in_place(&top->mark, pointer))

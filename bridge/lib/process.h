@@ -138,6 +138,8 @@ void ars__loop_again(struct ars__loop *loop);
 void ars__try_begins(void); /* for the clock of tries */
 void ars__loop_close(void);
 _Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how);
+/* Fails unless a trace is being run. */
+void ars__loop_needs_trace(ars__site *site, const char *what);
 void ars__loop_name(ars__site *site, char *text, size_t size);
 
 /* ---- rejected tries (rejected.c) --------------------------------------------------------------------------------- */

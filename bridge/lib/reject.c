@@ -83,15 +83,8 @@ static void estimate(const struct body *body) {
 
 /* A call is always an entry, so an open loop that is not around us was left. */
 static void check_entry(ars__site *site, const char *frame) {
+    ars__loop_needs_trace(site, "ars_reject");
     const struct ars__loop *top = ars__top(&ars__me.loops);
-    if (!ars__me.in_trace) {
-        char name[200];
-        ars__loop_name(site, name, sizeof name);
-        ars__fail(ARS_FAIL_OUTSIDE_TRACE, 0,
-                  "ars_reject of %s was called outside a trace: call it from the model that ars_main runs, or after "
-                  "ars_next_trace",
-                  name);
-    }
     if (top && frame >= top->frame) ars__loop_left(top, "its function had ended when another loop began");
 }
 

@@ -90,6 +90,25 @@ class DistKind(IntEnum):
     PRIOR = lib.ARS_DIST_PRIOR
 
 
+# The doubles that describe a distribution that a simulator can draw from (chapter 5 of PROTOCOL.md).
+N_PARAMS: Final[Mapping[DistKind, int]] = MappingProxyType(
+    {
+        DistKind.UNIFORM: 2,
+        DistKind.NORMAL: 2,
+        DistKind.BERNOULLI: 1,
+        DistKind.CATEGORICAL: MAX_CATEGORIES,  # at most
+        DistKind.POISSON: 1,
+        DistKind.BINOMIAL: 2,
+        DistKind.BETA: 2,
+        DistKind.GAMMA: 2,
+        DistKind.EXPONENTIAL: 1,
+        DistKind.WEIBULL: 2,
+        DistKind.LOGNORMAL: 2,
+        DistKind.TRUNCATED_NORMAL: 4,
+    }
+)
+
+
 class ReplyFlag(IntFlag):
     """enum ars_reply_flags"""
 
@@ -128,11 +147,6 @@ def failure_name(code: int) -> str:
         return FailureKind(code).name.lower()
     except ValueError:
         return f"unknown_{code}"
-
-
-def header_enum(name: str) -> dict[str, int]:
-    """The members of an enum of wire.h, as the header spells them."""
-    return {spelled: value for value, spelled in ffi.typeof(f"enum {name}").elements.items()}
 
 
 def _dtype(ctype: Any) -> np.dtype[Any]:

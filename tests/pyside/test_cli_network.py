@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +17,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 from ars.network.facade import Network  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
 SMALL = ["--lstm-dim", "8", "--components", "2", "--batch-size", "100", "--threads", "1", "--seed", "1"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_from_training_to_a_posterior(

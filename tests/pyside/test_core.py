@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -17,6 +16,8 @@ from ars._native import DistKind
 torch = pytest.importorskip("torch")
 from ars.network import Group, NetworkConfig, ProposalNetwork, SiteSpec, TraceBatch, Vocabulary  # noqa: E402
 from ars.network.embeddings import EmbeddingError, ObservationShapeError  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 SMALL = NetworkConfig(lstm_dim=24, observe_dim=8, observe_hidden=16, site_dim=6, value_dim=8, head_hidden=16)
 
@@ -35,14 +36,6 @@ PRIORS: dict[DistKind, tuple[float, ...]] = {
     DistKind.LOGNORMAL: (0, 1),
     DistKind.TRUNCATED_NORMAL: (0, 1, 0, np.inf),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def all_kinds() -> Vocabulary:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,16 +26,11 @@ def any_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def fake() -> Iterator[Callable[..., Session]]:
-    sessions: list[Session] = []
-
+def fake(started: Callable[[Session], Session]) -> Callable[..., Session]:
     def start(mode: str = "good", **options: float) -> Session:
-        sessions.append(Session([sys.executable, str(FAKE), mode], **options))  # type: ignore[arg-type]
-        return sessions[-1]
+        return started(Session([sys.executable, str(FAKE), mode], **options))  # type: ignore[arg-type]
 
-    yield start
-    for session in sessions:
-        session.close()
+    return start
 
 
 # ---- what cannot be started ------------------------------------------------------------------------------------------

@@ -103,6 +103,21 @@ def test_philox_known_answers() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", _native.N_PARAMS)
+def test_numbers_of_parameters_are_those_that_the_c_code_takes(kind: _native.DistKind) -> None:
+    def said(n: int) -> str:
+        header = np.array([(kind, 0, n)], dtype=_native.DTYPES["dist"]).tobytes()
+        with pytest.raises(ValueError, match="is") as raised:
+            _native.check(header + np.full(n, np.nan).tobytes())
+        return str(raised.value)
+
+    n = _native.N_PARAMS[kind]
+    assert "nan" in said(n), "the number is right, the values are not"
+    assert f" is {n + 1}, must be" in said(n + 1)
+    least = 1 if kind is _native.DistKind.CATEGORICAL else n
+    assert f" is {least - 1}, must be" in said(least - 1)
+
+
 def test_check_takes_one_or_many() -> None:
     good, bad = ars.Normal(0, 1).encode(1)[0], bytearray(ars.Normal(0, 1).encode(1)[0])
     bad[2] = 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -19,6 +19,8 @@ from ars.wire import PRIOR, Replies, SiteTable, StepBatch
 torch = pytest.importorskip("torch")
 from ars.network import NetworkConfig, ProposalNetwork, SiteSpec, TraceBatch, Vocabulary  # noqa: E402
 from ars.network.proposer import NetworkProposer, UsualPriors  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 SIZES = NetworkConfig(
     lstm_dim=16, lstm_depth=2, observe_dim=8, observe_hidden=16, site_dim=6, value_dim=8, head_hidden=16
@@ -45,14 +47,6 @@ SITES = SiteTable(
 OBSERVED = {"y": [0.4, -1.0]}
 Told = tuple[int, int, float]  # site, instance, value
 Row = tuple[int, int, int, int, Sequence[Told]]  # trace, state, site, instance, told
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -37,18 +37,12 @@ from ars.network.trace_batch import TraceBatch  # noqa: E402
 from ars.network.training import Callbacks, Trainer, TrainingConfig, TrainingError, held_out_batches, train  # noqa: E402
 from ars.network.vocabulary import Vocabulary  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
 Make = Callable[..., ars.Simulator]
 SMALL = NetworkConfig(
     lstm_dim=16, observe_dim=4, observe_hidden=8, site_dim=4, value_dim=4, head_hidden=8, components=3
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Written:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +21,8 @@ from ars.network.recurrence import run_lstm, run_lstm_on_trees  # noqa: E402
 from ars.network.trace_batch import TreeBatch  # noqa: E402
 from ars.network.trees import tree_of  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
 SMALL = NetworkConfig(
     lstm_dim=12, lstm_depth=2, observe_dim=4, observe_hidden=8, site_dim=4, value_dim=4, head_hidden=8, components=3
 )
@@ -34,14 +35,6 @@ SITES = (
     loop_site(5, "outer"),
     loop_site(6, "outer/inner"),
 )
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Drawn(NamedTuple):

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +45,15 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
-def start(programs: Mapping[str, Path], nothing_left_behind: None) -> Iterator[Callable[..., ars.Simulator]]:
+def start(
+    programs: Mapping[str, Path], started: Callable[[ars.Simulator], ars.Simulator]
+) -> Callable[..., ars.Simulator]:
     """Simulators with a mistake, closed after the test."""
-    del nothing_left_behind
-    made: list[ars.Simulator] = []
 
     def make(*arguments: str, program: str = "bad", **options: Any) -> ars.Simulator:
-        made.append(ars.Simulator([str(programs[program]), *arguments], workers=2, **options))
-        return made[-1]
+        return started(ars.Simulator([str(programs[program]), *arguments], workers=2, **options))
 
-    yield make
-    for sim in made:
-        sim.close()
+    return make
 
 
 def posterior(sim: ars.Simulator, on_failure: Any = "raise", traces: int = TRACES) -> ars.Posterior:
@@ -302,6 +299,7 @@ def test_data_that_do_not_fit(
         ("sample_before", r'ars_sample\("early"\) was called outside a trace: call it from the model'),
         ("observe_before", r'ars_observe\("early"\) was called outside a trace: call it from the model'),
         ("rs_start_before", r"rs_start of bad\.c:leaky#0 was called outside a trace: call it from the model"),
+        ("reject_before", r"ars_reject of bad\.c:main#0 was called outside a trace: call it from the model"),
         ("thread_before", r"more than one thread when its first trace begins"),
         ("never_begins", r"exited with code 4 .*never called ars_main or ars_next_trace"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,20 +12,15 @@ import ars
 
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.usefixtures("one_torch_thread"),
+]
 
 DATASETS = 200
 DRAWS = 31  # so the rank of the truth is one of 32 numbers
 BINS = 8
 LEAST_P = 0.001
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def p_value(ranks: list[int]) -> float:

@@ -14,9 +14,9 @@ from tests.system.build_helpers import Builder, Variant
 import ars
 from ars.cli import infer, train
 
-torch = pytest.importorskip("torch")
-from ars.network.batches import _LARGEST_TREE  # noqa: E402
-from ars.network.core import NetworkConfig  # noqa: E402
+pytest.importorskip("torch")
+from ars.network.batches import _LARGEST_TREE
+from ars.network.core import NetworkConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,6 +26,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("one_torch_thread")
 def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "decay.c"
     source.write_text(blocks("README.md", "c")[0])
@@ -35,12 +36,9 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     fewer = re.sub(r"\d+_000\b", lambda number: str(max(int(number[0]) // 100, 100)), code)
     assert "_000" not in fewer != code
     names: dict[str, object] = {}
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     try:
         exec(compile(fewer, "docs/training.md", "exec"), names)
     finally:
-        torch.set_num_threads(before)
         if "simulator" in names:
             names["simulator"].close()  # type: ignore[attr-defined]
     assert "effective traces" in capsys.readouterr().out

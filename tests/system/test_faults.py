@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +35,11 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def start(faults: str, nothing_left_behind: None) -> Iterator[Callable[..., ars.Simulator]]:
-    del nothing_left_behind
-    made: list[ars.Simulator] = []
-
+def start(faults: str, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
     def make(*arguments: object, **options: Any) -> ars.Simulator:
-        made.append(ars.Simulator([faults, *map(str, arguments)], **{"workers": 2, **options}))
-        return made[-1]
+        return started(ars.Simulator([faults, *map(str, arguments)], **{"workers": 2, **options}))
 
-    yield make
-    for sim in made:
-        sim.close()
+    return make
 
 
 def posterior(sim: ars.Simulator, traces: int = 200, **options: Any) -> ars.Posterior:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +30,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def guest(program: Path, nothing_left_behind: None) -> Iterator[Callable[..., ars.Simulator]]:
-    del nothing_left_behind
-    made: list[ars.Simulator] = []
-
+def guest(program: Path, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
     def start(*arguments: object, **options: Any) -> ars.Simulator:
-        options = {"workers": 2, **options}
-        made.append(ars.Simulator([str(program), *map(str, arguments)], **options))
-        return made[-1]
+        return started(ars.Simulator([str(program), *map(str, arguments)], **{"workers": 2, **options}))
 
-    yield start
-    for sim in made:
-        sim.close()
+    return start
 
 
 def posterior(sim: ars.Simulator, **options: Any) -> ars.Posterior:

@@ -6,7 +6,7 @@ import functools
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,10 @@ torch = pytest.importorskip("torch")
 from ars.network import ProposalNetwork, SiteSpec, Vocabulary, proposer  # noqa: E402
 from ars.network.core import NetworkConfig  # noqa: E402
 
-pytestmark = pytest.mark.timeout(400)  # a test that is the first to use a network trains it
+pytestmark = [
+    pytest.mark.timeout(400),  # a test that is the first to use a network trains it
+    pytest.mark.usefixtures("one_torch_thread"),
+]
 
 LIMIT = 3.0  # standard errors
 TRACES = 1000
@@ -35,14 +38,6 @@ CASES = {
     "nested": (exact.nested(), 40_000),
 }
 LOOPED = ["truncated_normal", "nested"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +34,13 @@ def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
-def start(programs: Mapping[str, Path], nothing_left_behind: None) -> Iterator[Callable[..., ars.Simulator]]:
-    del nothing_left_behind
-    made: list[ars.Simulator] = []
-
+def start(
+    programs: Mapping[str, Path], started: Callable[[ars.Simulator], ars.Simulator]
+) -> Callable[..., ars.Simulator]:
     def make(*arguments: str, program: str = "loops", **options: Any) -> ars.Simulator:
-        made.append(ars.Simulator([str(programs[program]), *arguments], workers=4, **options))
-        return made[-1]
+        return started(ars.Simulator([str(programs[program]), *arguments], workers=4, **options))
 
-    yield make
-    for sim in made:
-        sim.close()
+    return make
 
 
 def assert_same_traces(a: ars.Posterior, b: ars.Posterior) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,13 @@ from ars.network import ProposalNetwork  # noqa: E402
 from ars.network.checkpoint import load_training, training_path  # noqa: E402
 from ars.network.shards import ShardError  # noqa: E402
 
-pytestmark = pytest.mark.timeout(400)  # a test that is the first to use a network trains it
+pytestmark = [
+    pytest.mark.timeout(400),  # a test that is the first to use a network trains it
+    pytest.mark.usefixtures("one_torch_thread"),
+]
 
 SMALL = {"observe_hidden": 32, "value_dim": 16, "head_hidden": 64}
 LIMIT = 3.0  # standard errors
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 # ---- what is recorded ------------------------------------------------------------------------------------------------

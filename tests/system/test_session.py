@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,15 @@ PROPOSALS = {"x": ars.Normal(5.0, 1.0), "loop/u": lambda t: ars.Uniform(0.1 * t[
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ars.Simulator]]:
+def fake(
+    monkeypatch: pytest.MonkeyPatch, started: Callable[[ars.Simulator], ars.Simulator]
+) -> Callable[..., ars.Simulator]:
     monkeypatch.setenv("ARS_HOST", "/bin/true")
-    made: list[ars.Simulator] = []
 
     def make(mode: str = "good", **options: Any) -> ars.Simulator:
-        made.append(ars.Simulator([sys.executable, str(FAKE), mode], **options))
-        return made[-1]
+        return started(ars.Simulator([sys.executable, str(FAKE), mode], **options))
 
-    yield make
-    for sim in made:
-        sim.close()
+    return make
 
 
 def posterior(sim: ars.Simulator, traces: int = 100, **options: object) -> ars.Posterior:

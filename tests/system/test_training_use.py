@@ -6,7 +6,7 @@ import builtins
 import errno
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +25,14 @@ from ars.network.files import StorageError  # noqa: E402
 from ars.network.shards import ShardError  # noqa: E402
 from ars.network.training import TrainingError  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
 SMALL: dict[str, Any] = {
     "batch_size": 50,
     "seed": 1,
     "threads": 1,
     "architecture": {"observe_hidden": 16, "value_dim": 8, "head_hidden": 16},
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Flat(torch.nn.Module):

@@ -26,9 +26,6 @@ class Effort:
     repeats: int = 3
     size: str = "quick"  # "smallest", "quick" or "full"
 
-    def choose(self, smallest: object, quick: object, full: object) -> object:
-        return {"smallest": smallest, "quick": quick, "full": full}[self.size]
-
     def turns(self) -> Iterator[int]:
         yield from range(self.repeats)
 

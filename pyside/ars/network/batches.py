@@ -13,7 +13,6 @@ import torch
 from ars._native import DistKind, SiteKind
 from ars.columns import Array, Columns, Floats, Integers, Site, offsets, select, trace_of, value_starts, values_of
 from ars.errors import ArsError
-from ars.network.heads import N_PARAMS
 from ars.network.trace_batch import Batch, TraceBatch, TreeBatch
 from ars.network.trees import tree_of
 from ars.network.vocabulary import SiteSpec, Vocabulary
@@ -281,7 +280,7 @@ class Batcher:
         n_categories = np.zeros(size, np.int64)
         if (n_params[~categorical] > _WIDTH).any():
             raise BatchError(f"a prior has more than {_WIDTH} parameters")
-        for j in range(max(N_PARAMS.values())):
+        for j in range(_WIDTH):
             has = np.flatnonzero(~categorical & (n_params > j))
             prior[at[has], j] = values[start[has] + j]
         which = np.flatnonzero(categorical)

@@ -21,28 +21,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, softplus
 
-from ars._native import MAX_COMPONENTS, DistKind
+from ars._native import MAX_COMPONENTS, N_PARAMS, DistKind
 from ars.network.densities import LOG_DENSITY
 
-__all__ = ["HEADS", "N_PARAMS", "Head", "HeadSettings", "Proposal"]
+__all__ = ["HEADS", "Head", "HeadSettings", "Proposal"]
 
 COMPONENT_DOUBLES: Final = 6  # on the wire: weight, kind, four parameters
-
-N_PARAMS: Final[Mapping[DistKind, int]] = MappingProxyType(
-    {
-        DistKind.UNIFORM: 2,
-        DistKind.NORMAL: 2,
-        DistKind.BERNOULLI: 1,
-        DistKind.POISSON: 1,
-        DistKind.BINOMIAL: 2,
-        DistKind.BETA: 2,
-        DistKind.GAMMA: 2,
-        DistKind.EXPONENTIAL: 1,
-        DistKind.WEIBULL: 2,
-        DistKind.LOGNORMAL: 2,
-        DistKind.TRUNCATED_NORMAL: 4,
-    }
-)
 
 
 class HeadSettings(NamedTuple):

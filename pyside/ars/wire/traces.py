@@ -7,26 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ars import _native as native
-from ars._native import DTYPES, DistKind, FailureKind, Message, SiteKind
+from ars._native import DTYPES, N_PARAMS, DistKind, FailureKind, Message, SiteKind
 from ars.columns import Columns
 from ars.wire.frames import HEADER, Array, Bytes, expect, refuse
 from ars.wire.sites import SiteTable
 
-_PARAMETERS: dict[int, int] = {  # chapter 5 of PROTOCOL.md: kinds that a simulator can draw from
-    DistKind.UNIFORM: 2,
-    DistKind.NORMAL: 2,
-    DistKind.BERNOULLI: 1,
-    DistKind.CATEGORICAL: native.MAX_CATEGORIES,  # at most
-    DistKind.POISSON: 1,
-    DistKind.BINOMIAL: 2,
-    DistKind.BETA: 2,
-    DistKind.GAMMA: 2,
-    DistKind.EXPONENTIAL: 1,
-    DistKind.WEIBULL: 2,
-    DistKind.LOGNORMAL: 2,
-    DistKind.TRUNCATED_NORMAL: 4,
-}
-_MOST_PARAMETERS = np.array([_PARAMETERS.get(kind, 0) for kind in range(max(DistKind) + 1)], dtype=np.uint16)
+_MOST_PARAMETERS = np.zeros(max(DistKind) + 1, dtype=np.uint16)
+_MOST_PARAMETERS[list(N_PARAMS)] = list(N_PARAMS.values())
 _LEAST_PARAMETERS = np.where(np.arange(len(_MOST_PARAMETERS)) == DistKind.CATEGORICAL, 1, _MOST_PARAMETERS)
 
 _TRACE_COLUMNS = ("trace", "sample", "values", "values", "loop", None, "failure", "try", "sample")

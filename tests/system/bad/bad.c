@@ -424,12 +424,18 @@ static void model_of_data(void *user) {
     ars_observe("row", ars_normal(0, 1));
 }
 
+static bool at_once(void *nothing) {
+    (void)nothing;
+    return true;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "nothing";
     struct plan plan = {find(what), argc > 2 && strcmp(argv[2], "in_continuation") == 0};
     if (strcmp(what, "sample_before") == 0) uniform("early");
     if (strcmp(what, "observe_before") == 0) ars_observe("early", ars_normal(0, 1));
     if (strcmp(what, "rs_start_before") == 0) leaky(false);
+    if (strcmp(what, "reject_before") == 0) ars_reject(at_once, NULL);
     if (strcmp(what, "thread_before") == 0) start_thread();
     if (strcmp(what, "never_begins") == 0) return 4;
     if (strcmp(what, "sleeps") == 0) pause();
