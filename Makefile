@@ -7,12 +7,14 @@
 #   make chaos    a minute of killing processes; make inject: every call fails in turn; make soak: 20 minutes, all flat?
 #   make build    CMake build in build/          make clean    remove everything that was made here
 #   make bench    measure speed, and renew docs/performance.md
+#   make results  the paper's experiments in full, into results/ and docs/results/; hours, can be interrupted
 #
 # Variables: PYTHON (python3), JOBS (all cores), PYTEST_ARGS (make test PYTEST_ARGS='-k nested').
 
 PYTHON ?= python3
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST_ARGS ?=
+RESULTS_ARGS ?=
 BUILD := build
 BUILD_ASAN := build-asan
 BUILD_FUZZ := build-fuzz
@@ -33,12 +35,16 @@ SHELL := /bin/bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: all demo test fuzz chaos inject soak build build-asan install lint lint-only format clean setup-build setup-test bench
+.PHONY: all demo test fuzz chaos inject soak build build-asan install lint lint-only format clean setup-build setup-test bench results
 
 all: build
 
 demo: install
 	$(VENV)/bin/ars demo --output demo
+
+# Hours. It goes on where it was interrupted; RESULTS_ARGS='--repeats 100 --traces 100000' has the paper's runs.
+results: install
+	$(VENV)/bin/ars reproduce all --full --output results --publish docs/results $(RESULTS_ARGS)
 
 bench: install
 	$(VENV)/bin/ars bench all --out docs/performance.json --plots docs/figures --into docs/performance.md

@@ -67,14 +67,19 @@ def test_beta(csim: Callable[[str], str], tmp_path: Path, capsys: pytest.Capture
             assert abs(uncorrected - row["exact_evidence"]) > LIMIT * row["evidence_error"]
     before = {path: path.read_bytes() for path in folder.rglob("table.*")}
     # done already: nothing is run again, and all is the same
-    assert reproduce(csim, tmp_path, "beta") == 0
+    published = tmp_path / "published"
+    assert reproduce(csim, tmp_path, "beta", "--publish", str(published)) == 0
+    assert figures(published / "beta") == {"k_converge"} and table(published / "beta") == rows
+    assert not (published / "beta" / "stages").exists()
+    page = (folder / "README.md").read_text()
+    assert "| `beta-a` | 2 |" in page and "| `beta-b-prior` | 2 |" in page
     assert "0 stages run" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in before} == before
     # interrupted: what is missing is run again, with the same result
     for path in folder.glob("stages/beta-b-10*"):
         path.unlink()
     assert reproduce(csim, tmp_path, "beta") == 0
-    assert "3 stages run, 3 kept" in capsys.readouterr().out
+    assert "3 stages run, 9 kept" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in before} == before
 
 

@@ -33,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with a folder per experiment; default: ./results",
     )
     parser.add_argument(
+        "--publish", type=Path, metavar="DIR", help="copy pages, figures and tables there as well, without the stages"
+    )
+    parser.add_argument(
         "--no-resume",
         dest="resume",
         action="store_false",
@@ -67,6 +70,7 @@ class _Terminal:
 
 def run(arguments: argparse.Namespace) -> int:
     from ars.reproduce.driver import EXPERIMENTS, reproduce
+    from ars.reproduce.page import publish
     from ars.reproduce.settings import settings_for
     from ars.reproduce.workspace import Workspace
 
@@ -82,6 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
             reporter=_Terminal(),
         )
         outcome = reproduce(name, lambda simulator: _find(arguments.simulators, simulator), settings, work)
+        if arguments.publish is not None:
+            publish(work.folder, arguments.publish / name)
         print(f"{name}: {work.made} stages run, {work.kept} kept; see {outcome.page}")
         for problem in outcome.problems:
             print(f"{name}: {problem}", file=sys.stderr)

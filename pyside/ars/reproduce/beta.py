@@ -145,9 +145,13 @@ def points(executable: Path, settings: BetaSettings, work: Workspace) -> list[Po
     for i, case in enumerate(cases):
         work.reporter.say(f"Beta-Bernoulli {i + 1}/{len(cases)}: setting {case.setting}, n = {case.n}")
 
-        def make(seed: int, case: BetaBernoulli = case) -> Any:
+        proposed, prior = _runs(executable, case, settings, work)
+
+        def make(
+            seed: int, case: BetaBernoulli = case, proposed: Posterior = proposed, prior: Posterior = prior
+        ) -> Any:
             del seed
-            return [list(point) for point in _points_of(case, *_runs(executable, case, settings, work), settings)]
+            return [list(point) for point in _points_of(case, proposed, prior, settings)]
 
         about = dataclasses.asdict(settings) | {"case": list(case)}
         found += [Point(*row) for row in work.json(f"beta-{case.setting}-{case.n}-points", about, make)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -45,11 +46,21 @@ def _finish(page: Page, work: Workspace, about: Mapping[str, Any], problems: lis
         f"libars {machine['libars']}, torch {machine['torch']}. Other programs may have been running.",
         "\n".join(settings_lines(about["settings"])),
     )
+    page.section("Wall time", tables.markdown(("stages", "how many", "time"), _wall_times(work.took)))
     if problems:
         page.section("What did not come out as it must", "\n".join(f"- {problem}" for problem in problems))
     path = work.folder / "README.md"
     page.write(path)
     return Outcome(path, problems)
+
+
+def _wall_times(took: Mapping[str, float]) -> list[tuple[str, str, str]]:
+    """Stages that differ by a number only are added up."""
+    groups: dict[str, list[float]] = {}
+    for name, seconds in took.items():
+        alike = re.sub(r"-\d+", "", name) if name.startswith("beta-") else re.sub(r"-\d{3}$", "", name)
+        groups.setdefault(alike, []).append(seconds)
+    return [(f"`{name}`", str(len(each)), _duration(sum(each))) for name, each in sorted(groups.items())]
 
 
 def _duration(seconds: float) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable, Mapping
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from ars.reproduce.workspace import write_atomically
 
-__all__ = ["Page", "hardware", "settings_lines"]
+__all__ = ["Page", "hardware", "publish", "settings_lines"]
 
 
 def hardware() -> dict[str, Any]:
@@ -50,6 +51,18 @@ def settings_lines(settings: Mapping[str, Any], prefix: str = "") -> Iterable[st
             yield from settings_lines(value, f"{prefix}{name}.")
         else:
             yield f"- `{prefix}{name}`: {value}"
+
+
+def publish(folder: Path, to: Path) -> None:
+    """Copies what a reader wants of an experiment's folder: all but the stages."""
+    to.mkdir(parents=True, exist_ok=True)
+    for file in sorted(folder.iterdir()):
+        if file.is_file() and not file.name.startswith("."):
+            write_atomically(to / file.name, partial(_copy, file))
+
+
+def _copy(file: Path, to: Path) -> None:
+    to.write_bytes(file.read_bytes())
 
 
 class Page:

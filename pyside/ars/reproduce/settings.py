@@ -1,7 +1,7 @@
 """How much of each experiment is run.
 
 ``full`` has the paper's networks, but for the traces that Mini-SHERPA's is trained on, which are half as many, and
-fewer and shorter runs with estimates: 20 of 5,000 instead of 100 of 100,000. Weightings without estimates have longer
+fewer and shorter runs with estimates: 10 of 5,000 instead of 100 of 100,000. Weightings without estimates have longer
 runs of their own, because it takes many traces to see how bad the naive one is; Marsaglia's are as long as the paper's.
 """
 
@@ -122,7 +122,7 @@ _SETTINGS: Final = {
         size="full",
         beta=Beta(tosses=tuple(range(1, 31)), traces=10_000),
         marsaglia=Network(traces=2_000_000, lstm_dim=512),
-        marsaglia_runs=Repeats(repeats=20, traces=5_000, naive_traces=100_000),
+        marsaglia_runs=Repeats(repeats=10, traces=5_000, naive_traces=100_000),
         mini_sherpa=MiniSherpa(
             network=Network(traces=1_000_000, lstm_dim=512, lstm_depth=3),
             runs=Repeats(repeats=10, traces=5_000, naive_traces=20_000),

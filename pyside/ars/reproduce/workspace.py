@@ -69,6 +69,7 @@ class Workspace:
         self.made = 0  # stages, this time
         self.kept = 0  # stages that were there
         self.seconds = 0.0  # that all of them took, whenever that was
+        self.took: dict[str, float] = {}  # seconds by stage
         folder.mkdir(parents=True, exist_ok=True)
 
     def seed_of(self, name: str) -> int:
@@ -88,7 +89,8 @@ class Workspace:
         about = json.dumps({"format": _FORMAT, "seed": seed, "settings": settings}, sort_keys=True)
         if self.resume and (found := _read(path, about)) is not None:
             self.kept += 1
-            self.seconds += float(found.pop(_SECONDS))
+            self.took[name] = float(found.pop(_SECONDS))
+            self.seconds += self.took[name]
             return found
         started, inner = time.monotonic(), self.seconds
         made = make(seed)
@@ -96,6 +98,7 @@ class Workspace:
         seconds = max(time.monotonic() - started - (self.seconds - inner), 0.0)
         self.made += 1
         self.seconds += seconds
+        self.took[name] = seconds
         extra = {_ABOUT: np.array(about), _SECONDS: np.array(seconds)}
         write_atomically(path, lambda file: np.savez_compressed(file, allow_pickle=False, **extra, **made))
         return made
