@@ -7,11 +7,16 @@ that is in the controller's key file is let in. Nobody is let in once the simula
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import logging
 import os
+import re
+import shlex
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import zmq
@@ -20,7 +25,7 @@ from zmq.utils.monitor import recv_monitor_message
 from ars.errors import LaunchError
 from ars.keys import Keys
 
-__all__ = ["Listen", "Visitor", "listen_at"]
+__all__ = ["Announce", "Listen", "Visitor", "listen_at"]
 
 _log = logging.getLogger("ars.remote")
 
@@ -29,11 +34,32 @@ _QUIT_WITHIN = 3.0
 _HEARTBEAT_MS, _HEARTBEAT_TIMEOUT_MS = 2000, 10_000  # a cable that was pulled says nothing
 
 
+Announce = Callable[[str, str], object]
+
+
 class Listen(NamedTuple):
-    """Where to wait for a simulator, and the keys; None on a loopback address for which they were waived."""
+    """Where to wait for a simulator, and the keys; None on a loopback address for which they were waived.
+
+    ``command`` and ``settings`` are what is to be started there and with which variables, as far as we know.
+    ``announce`` is called whenever we wait, with the address and the line for a shell on the simulator's machine.
+    """
 
     endpoint: str
     keys: Keys | None
+    command: tuple[str, ...] = ("./simulator",)
+    settings: Mapping[str, str] = MappingProxyType({})
+    announce: Announce | None = None
+
+    def start_line(self, endpoint: str) -> str:
+        """What to run on the simulator's machine, while we listen at this address."""
+        host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+        if host in ("*", "0.0.0.0", "[::]"):
+            host = socket.gethostname()
+        keys = {"ARS_KEY": "simulator.key"} if self.keys else {"ARS_INSECURE_LOOPBACK": "1"}
+        variables = {"ARS_ENDPOINT": f"tcp://{host}:{port}", **keys, **self.settings}
+        return " ".join(
+            [*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(self.command)]
+        )
 
 
 def _is_loopback(endpoint: str) -> bool:
@@ -45,8 +71,11 @@ def _is_loopback(endpoint: str) -> bool:
 
 def listen_at(endpoint: str, keys: Keys | None, *, insecure_loopback: bool = False) -> Listen:
     """Checks what was asked for. tcp without keys is refused, but for loopback addresses if the user says so."""
-    if not endpoint.startswith("tcp://") or ":" not in endpoint[6:]:
-        raise ValueError(f"endpoint must be tcp://ADDRESS:PORT, such as tcp://*:5555, not {endpoint!r}")
+    parts = re.fullmatch(r"tcp://(\[[^\]]+\]|[^:/]+):(\*|[0-9]{1,5})", endpoint)
+    if parts is None or (parts[2] != "*" and int(parts[2]) > 65535):
+        raise ValueError(
+            f"endpoint must be tcp://ADDRESS:PORT, such as tcp://*:5555, with a port up to 65535, not {endpoint!r}"
+        )
     if keys is None and not insecure_loopback:
         raise ValueError(
             f"{endpoint}: tcp needs keys: run ars keygen, and give key='controller.key'. On a machine that is yours "
@@ -89,10 +118,15 @@ class Visitor:
         try:
             socket.bind(listen.endpoint)
         except zmq.ZMQError as error:
-            raise LaunchError(f"{listen.endpoint}: cannot listen there: {error.strerror}") from None
+            hint = "; this machine has no such address" if error.errno in (errno.ENODEV, errno.EADDRNOTAVAIL) else ""
+            self._leave()
+            raise LaunchError(f"{listen.endpoint}: cannot listen there: {error.strerror}{hint}") from None
         self.endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         self.name = f"the simulator at {self.endpoint}"
+        self._start_line = listen.start_line(self.endpoint)
         _log.info("waiting for a simulator at %s", self.endpoint)
+        if listen.announce is not None:
+            listen.announce(self.endpoint, self._start_line)
 
     # ---- coming ------------------------------------------------------------------------------------------------------
 
@@ -111,8 +145,9 @@ class Visitor:
 
     def never_began(self, within: float) -> LaunchError:
         return LaunchError(
-            f"{self.endpoint}: no simulator came within {within:g} s (startup_timeout). Start it with "
-            "ARS_ENDPOINT=tcp://HOST:PORT and ARS_KEY=simulator.key in its environment; it says on stderr what is wrong"
+            f"{self.endpoint}: no simulator came within {within:g} s (startup_timeout). While we wait, run there\n"
+            f"  {self._start_line}\n"
+            "It says on its stderr what is wrong"
         )
 
     def admitted(self, descriptor: int) -> None:
@@ -149,6 +184,9 @@ class Visitor:
             deadline = time.monotonic() + _QUIT_WITHIN
             while not self.exited() and time.monotonic() < deadline:
                 time.sleep(0.005)
+        self._leave()
+
+    def _leave(self) -> None:
         if self._zap is not None:
             self._zap.close(linger=0)
         self._socket.disable_monitor()

@@ -29,7 +29,7 @@ from ars.posterior import Posterior, RunInfo, Traces
 from ars.progress import NoProgress, Progress, make_progress
 from ars.proposers import HandProposer, PriorProposer, Proposal
 from ars.recorder import Recorder
-from ars.remote import Listen, listen_at
+from ars.remote import Announce, Listen, listen_at
 from ars.session import RunSummary, Session
 from ars.wire import RunConfig
 
@@ -143,19 +143,27 @@ class Simulator:
         *,
         insecure_loopback: bool = False,
         startup_timeout: float = 60.0,
+        command: Sequence[str] | str | os.PathLike[str] | None = None,
+        announce: Announce | None = None,
         **limits: Any,
     ) -> Simulator:
         """A simulator that is started elsewhere, by hand or by a batch system, and comes to us at tcp://ADDRESS:PORT.
 
         key: the controller.key of a pair that ``ars keygen`` made. The simulator is started with
         ``ARS_ENDPOINT=tcp://OUR_HOST:PORT ARS_KEY=simulator.key``; this call waits for it, at most startup_timeout
-        seconds. If it is lost, the next run waits for another. limits: as of Simulator; those on processes, snapshots
-        and memory are set where it is started. insecure_loopback: no keys, for tcp://127.0.0.1:PORT on a machine
-        without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
+        seconds. If it is lost, the run waits for another. limits: as of Simulator; the number of workers and the limits
+        on processes, snapshots and memory are set where it is started. insecure_loopback: no keys, for
+        tcp://127.0.0.1:PORT on a machine without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
+        command: what is started there, which we only name it by. announce: called, whenever we begin to wait, with the
+        address and the line to run there.
         """
-        simulator = cls([endpoint], startup_timeout=startup_timeout, **limits)
+        simulator = cls([endpoint] if command is None else command, startup_timeout=startup_timeout, **limits)
         keys = None if key is None else read_keys(key)
-        simulator._listen = listen_at(endpoint, keys, insecure_loopback=insecure_loopback)
+        listen = listen_at(endpoint, keys, insecure_loopback=insecure_loopback)
+        words = listen.command if command is None else simulator.command
+        simulator._listen = listen._replace(
+            command=tuple(words), settings=simulator._settings_elsewhere(), announce=announce
+        )
         simulator._ready()
         return simulator
 
@@ -265,7 +273,7 @@ class Simulator:
             kept = None
             if resume is not None:
                 about = {
-                    "command": [os.path.basename(self.command[0]), *self.command[1:]],
+                    "command": self._command_of_run(),
                     "seed": config.seed,
                     "first_trace": config.first_trace,
                     "M": info.runs_p,
@@ -276,6 +284,12 @@ class Simulator:
                 }
                 kept = stack.enter_context(KeptRun(resume, about, failed_too=on_failure != "raise"))
             return self._run(config, proposer, on_failure, make_progress(progress), result, kept)
+
+    def _command_of_run(self) -> list[str]:
+        """What a run is known by, wherever the simulator lies or comes from."""
+        if self._listen is not None and self.command == (self._listen.endpoint,):
+            return ["(elsewhere)"]
+        return [os.path.basename(self.command[0]), *self.command[1:]]
 
     def _network_proposer(
         self, network: Network, data: Mapping[str, npt.NDArray[np.float64]], in_loops: str
@@ -457,11 +471,21 @@ class Simulator:
             return self.workers
         return _workers(_WAITING_PER_CORE)
 
+    def _settings_elsewhere(self) -> dict[str, str]:
+        """The variables that say there what was asked for here. What is left to itself fits that machine, not ours."""
+        wanted = {} if self.workers is None else {"ARS_WORKERS": str(self.workers)}
+        asked = self.limits.environment({})
+        if self.limits.max_processes == Limits.max_processes:
+            del asked["ARS_MAX_PROCESSES"]
+        if self.limits.max_memory is None:
+            asked.pop("ARS_MAX_MEMORY", None)
+        return wanted | asked
+
     def _most_workers(self, flags: RunFlag) -> int:
         """How many of the workers a run uses; 0 for all. A process that waits for a proposal leaves its core to others,
         and the more wait the larger are the batches."""
-        if self.workers is not None or not flags & RunFlag.PROPOSE_PRIOR:
-            return 0
+        if self.workers is not None or self._listen is not None or not flags & RunFlag.PROPOSE_PRIOR:
+            return 0  # how many there are was chosen, or is right for the machine that the simulator is on
         return _workers(_WORKERS_PER_CORE)
 
     def _run(

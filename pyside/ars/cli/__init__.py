@@ -45,10 +45,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(level=logging.DEBUG if arguments.verbose else logging.WARNING, stream=sys.stderr)
 
+    from ars.cli.options import UsageError
     from ars.errors import ArsError
 
     try:
         return int(arguments.run(arguments))
+    except UsageError as error:
+        print(f"ars {arguments.command}: {error}", file=sys.stderr)
+        return 2
     except (ArsError, OSError) as error:
         print(f"ars {arguments.command}: {error}", file=sys.stderr)
         return 1

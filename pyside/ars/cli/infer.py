@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ars.cli.options import add_limits, add_seed, add_simulator, at_least, limits
+from ars.cli.options import add_limits, add_listen, add_seed, add_simulator, at_least, check_simulator, open_simulator
 
 if TYPE_CHECKING:
     from ars.errors import RunInterrupted
@@ -26,7 +26,7 @@ _SUFFIXES = (".nc", ".npz", ".csv")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_simulator(parser)
+    add_simulator(parser, needed=False)
     add_data(parser)
     parser.add_argument("--traces", type=at_least(1), default=10_000, metavar="N", help="default: 10,000")
     parser.add_argument("--on-failure", choices=("raise", "zero", "skip"), default="raise", help="for traces that fail")
@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep finished traces in this folder, and begin with those of the same run that it holds",
     )
     add_limits(parser)
+    add_listen(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 
@@ -126,16 +127,18 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ars import Budget, Simulator
+    from ars import Budget
     from ars.errors import RunInterrupted
 
+    check_simulator(arguments)
     try:
         data = read_data(arguments)
     except (ValueError, KeyError) as error:
         print(f"ars infer: {error}", file=sys.stderr)
         return 2
     m, n = arguments.budget
-    with Simulator(arguments.command_line, workers=arguments.workers, **limits(arguments)) as sim:
+    network = read_network(arguments)
+    with open_simulator(arguments) as sim:
         try:
             post = sim.posterior(
                 data,
@@ -145,7 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
                 seed=arguments.seed,
                 on_failure=arguments.on_failure,
                 progress=not arguments.quiet,
-                network=read_network(arguments),
+                network=network,
                 resume=arguments.resume,
             )
         except RunInterrupted as interrupt:

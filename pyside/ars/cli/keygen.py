@@ -19,7 +19,8 @@ def run(arguments: argparse.Namespace) -> int:
     from ars.keys import make_pair
 
     controller, simulator = make_pair(Path(arguments.directory), force=arguments.force)
-    print(f"{controller}: stays here, for ars.Simulator.listen(endpoint, key={str(controller)!r})")
+    print(f"{controller}: stays here, for ars infer --listen tcp://*:PORT --key {controller}, ars train, or")
+    print(f"  ars.Simulator.listen(endpoint, key={str(controller)!r})")
     print(f"{simulator}: goes to the simulator's machine (scp), which is then started with")
     print("  ARS_ENDPOINT=tcp://HOST:PORT ARS_KEY=simulator.key ./simulator")
     return 0

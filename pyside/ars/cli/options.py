@@ -4,10 +4,33 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["add_limits", "add_seed", "add_simulator", "at_least", "limits", "number_of_bytes", "positive"]
+if TYPE_CHECKING:
+    from ars.simulator import Simulator
+
+__all__ = [
+    "UsageError",
+    "add_limits",
+    "add_listen",
+    "add_seed",
+    "add_simulator",
+    "at_least",
+    "check_simulator",
+    "limits",
+    "number_of_bytes",
+    "open_simulator",
+    "positive",
+]
+
+_WAIT = 600.0  # seconds: somebody has to go to the other machine first
+
+
+class UsageError(Exception):
+    """Arguments that do not go together. Exit code 2."""
 
 
 def at_least(low: int) -> Callable[[str], int]:
@@ -67,10 +90,10 @@ def limits(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def add_simulator(parser: argparse.ArgumentParser, what: str = "EXE", more: str = "") -> None:
+def add_simulator(parser: argparse.ArgumentParser, what: str = "EXE", more: str = "", needed: bool = True) -> None:
     parser.add_argument(
         "command_line",
-        nargs="+",
+        nargs="+" if needed else "*",
         metavar=what,
         help=f"the simulator and its arguments; put -- before arguments that begin with a dash{more}",
     )
@@ -84,3 +107,78 @@ def add_simulator(parser: argparse.ArgumentParser, what: str = "EXE", more: str 
 
 def add_seed(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=at_least(0), metavar="N", help="the same seed gives the same result")
+
+
+# ---- a simulator that is started elsewhere ---------------------------------------------------------------------------
+
+
+def add_listen(parser: argparse.ArgumentParser) -> None:
+    """For ``open_simulator``; with ``add_simulator(needed=False)`` and ``add_limits``."""
+    group = parser.add_argument_group("a simulator that is started elsewhere")
+    group.add_argument(
+        "--listen",
+        metavar="tcp://ADDRESS:PORT",
+        help="start no simulator, but wait for one here; tcp://*:5555 is all addresses of this machine. The command to "
+        "run on the other machine is printed; EXE, if given, is its executable there",
+    )
+    group.add_argument("--key", type=Path, metavar="FILE", help="the controller.key of a pair that ars keygen made")
+    group.add_argument(
+        "--wait", type=positive, metavar="S", help=f"seconds to wait for it, each time (default: {_WAIT:g})"
+    )
+    group.add_argument(
+        "--insecure-loopback",
+        action="store_true",
+        help="no keys; at a loopback address, on a machine without other users",
+    )
+
+
+def check_simulator(arguments: argparse.Namespace) -> None:
+    """Raises UsageError unless there is a simulator to start, or all that is needed to wait for one."""
+    if arguments.listen is None:
+        if not arguments.command_line:
+            raise UsageError("give the simulator's command line, or --listen for one that is started elsewhere")
+        for name in ("key", "wait", "insecure_loopback"):
+            if getattr(arguments, name):
+                raise UsageError(f"--{name.replace('_', '-')} goes with --listen")
+        return
+    if arguments.key is None and not arguments.insecure_loopback:
+        raise UsageError(
+            f"--listen {arguments.listen} needs --key controller.key, of a pair that ars keygen makes. At a loopback "
+            "address of a machine that is yours alone, --insecure-loopback does without"
+        )
+    if arguments.key is not None and arguments.insecure_loopback:
+        raise UsageError("--key or --insecure-loopback, not both")
+
+
+def open_simulator(arguments: argparse.Namespace) -> Simulator:
+    """The simulator of the command line, which starts at its first run; or the one that comes to --listen."""
+    from ars.simulator import Simulator
+
+    check_simulator(arguments)
+    if arguments.listen is None:
+        return Simulator(arguments.command_line, workers=arguments.workers, **limits(arguments))
+    wait = arguments.wait or _WAIT
+
+    def announce(endpoint: str, line: str) -> None:
+        copy = "" if arguments.key is None else f", with a copy of {arguments.key.with_name('simulator.key')} there"
+        print(
+            f"waiting at {endpoint} for the simulator, at most {wait:g} s. On its machine{copy}, run\n  {line}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    try:
+        simulator = Simulator.listen(
+            arguments.listen,
+            key=arguments.key,
+            insecure_loopback=arguments.insecure_loopback,
+            startup_timeout=wait,
+            command=arguments.command_line or None,
+            announce=announce,
+            workers=arguments.workers,
+            **limits(arguments),
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    print("the simulator is there", file=sys.stderr, flush=True)
+    return simulator

@@ -7,13 +7,22 @@ import secrets
 import sys
 from pathlib import Path
 
-from ars.cli.options import add_limits, add_seed, add_simulator, at_least, limits, positive
+from ars.cli.options import (
+    add_limits,
+    add_listen,
+    add_seed,
+    add_simulator,
+    at_least,
+    check_simulator,
+    open_simulator,
+    positive,
+)
 
 HELP = "Train a proposal network on a simulator's prior traces."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_simulator(parser)
+    add_simulator(parser, needed=False)
     parser.add_argument("--traces", type=at_least(1), default=1_000_000, metavar="N", help="default: 1,000,000")
     parser.add_argument("--lstm-dim", type=at_least(1), default=512, metavar="N", help="default: 512")
     parser.add_argument("--lstm-depth", type=at_least(1), default=1, metavar="N", help="default: 1")
@@ -28,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_seed(parser)
     add_limits(parser)
+    add_listen(parser)
     parser.add_argument(
         "--out", type=Path, default=Path("network.safetensors"), metavar="FILE", help="default: network.safetensors"
     )
@@ -75,13 +85,13 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ars import Simulator
     from ars.network.checkpoint import load_training, training_path
     from ars.network.core import NetworkConfig
     from ars.network.fit import train_simulator
     from ars.network.shards import record
     from ars.network.training import TrainingConfig
 
+    check_simulator(arguments)
     if arguments.record is not None and arguments.data is None:
         print("ars train: --record needs --data, the folder for the traces", file=sys.stderr)
         return 2
@@ -107,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"ars train: {error}", file=sys.stderr)
         return 2
     shown = not arguments.quiet
-    with Simulator(arguments.command_line, workers=arguments.workers, **limits(arguments)) as sim:
+    with open_simulator(arguments) as sim:
         if arguments.record is not None:
             print(
                 record(
