@@ -57,8 +57,8 @@ extern "C" {
 typedef struct ars_dist {
     unsigned kind;
     unsigned n;
-    double a[4];
     const double *p;
+    double a[4];
 } ars_dist;
 
 ARS_API ars_dist ars_uniform(double low, double high);

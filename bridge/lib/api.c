@@ -150,32 +150,38 @@ static double sample_latent(const char *name, const ars_dist *prior) {
     return value;
 }
 
-/* The plain simulator pays for a look at its role and its parameters, not more. */
-static double quick(const ars_dist *d) {
+/* The plain simulator pays for a look at its role and its parameters, not more: what follows is out of its way. */
+static inline double quick(const ars_dist *d) {
     return ars__me.role == ARS__ALONE && ars__me.in_trace ? ars__dist_quick(d, &ars__me.rng) : NAN;
+}
+
+static __attribute__((noinline)) double sample(const char *caller, const char *name, const ars_dist *d) {
+    check_call(caller, "ars_sample", name);
+    check_dist(d, "ars_sample", name);
+    int kept = errno;
+    bool plain = ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P;
+    double value = plain ? ars__dist_sample(d, &ars__me.rng) : sample_latent(name, d);
+    errno = kept;
+    return value;
 }
 
 double ars_sample(const char *name, ars_dist d) {
     double drawn = name && *name ? quick(&d) : NAN;
-    if (!isnan(drawn)) return drawn;
-    check_call(CALLER(sizeof d), "ars_sample", name);
-    check_dist(&d, "ars_sample", name);
+    return isnan(drawn) ? sample(CALLER(sizeof d), name, &d) : drawn;
+}
+
+static __attribute__((noinline)) double draw(const char *caller, const ars_dist *d) {
+    check_call(caller, "ars_draw", "nuisance");
+    check_dist(d, "ars_draw", "nuisance");
     int kept = errno;
-    bool plain = ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P;
-    double value = plain ? ars__dist_sample(&d, &ars__me.rng) : sample_latent(name, &d);
+    double value = ars__dist_sample(d, &ars__me.rng);
     errno = kept;
     return value;
 }
 
 double ars_draw(ars_dist d) {
     double drawn = quick(&d);
-    if (!isnan(drawn)) return drawn;
-    check_call(CALLER(sizeof d), "ars_draw", "nuisance");
-    check_dist(&d, "ars_draw", "nuisance");
-    int kept = errno;
-    double value = ars__dist_sample(&d, &ars__me.rng);
-    errno = kept;
-    return value;
+    return isnan(drawn) ? draw(CALLER(sizeof d), &d) : drawn;
 }
 
 /* ---- data ------------------------------------------------------------------------------------------------------------------ */
@@ -192,19 +198,22 @@ static void record_observed(const char *name, unsigned kind, const double *value
         ars__buffer_add(&t->observed, values, n * sizeof *values);
 }
 
-double ars_observe(const char *name, ars_dist d) {
-    double drawn = name && *name ? quick(&d) : NAN;
-    if (!isnan(drawn)) return drawn;
-    check_call(CALLER(sizeof d), "ars_observe", name);
-    check_dist(&d, "ars_observe", name);
+static __attribute__((noinline)) double observe(const char *caller, const char *name, const ars_dist *d) {
+    check_call(caller, "ars_observe", name);
+    check_dist(d, "ars_observe", name);
     bool alone = ars__me.role == ARS__ALONE;
     if (!alone) check_no_loop("ars_observe", name);
     int kept = errno;
     const double *data = alone ? NULL : ars__data_take(name, 1);
-    double value = data ? *data : ars__dist_sample(&d, &ars__me.rng);
-    if (!alone) record_observed(name, d.kind, &value, 1, ars__dist_log_density(&d, value), data != NULL);
+    double value = data ? *data : ars__dist_sample(d, &ars__me.rng);
+    if (!alone) record_observed(name, d->kind, &value, 1, ars__dist_log_density(d, value), data != NULL);
     errno = kept;
     return value;
+}
+
+double ars_observe(const char *name, ars_dist d) {
+    double drawn = name && *name ? quick(&d) : NAN;
+    return isnan(drawn) ? observe(CALLER(sizeof d), name, &d) : drawn;
 }
 
 void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value) {

@@ -59,43 +59,58 @@ const struct ars__kind ars__kinds[ARS_DIST_PRIOR + 1] = {
 
 /* ---- constructors ------------------------------------------------------------------------------------------------- */
 
+/* Written sixteen bytes at a time, as they are read next: whoever passes a distribution by value copies it so, and a
+ * processor waits for the writes to finish if it reads across two of them. That was a third of a draw. */
+typedef unsigned head __attribute__((vector_size(16), aligned(8), may_alias));
+typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
+_Static_assert(offsetof(ars_dist, a) == sizeof(head) && sizeof(ars_dist) == sizeof(head) + 2 * sizeof(pair),
+               "a distribution is a head and two pairs of parameters");
+
+static inline ars_dist made(unsigned kind, unsigned n, double first, double second, double third, double fourth) {
+    ars_dist d;
+    *(head *)&d = (head){kind, n}; /* and no list */
+    *(pair *)d.a = (pair){first, second};
+    *(pair *)(d.a + 2) = (pair){third, fourth};
+    return d;
+}
+
 ars_dist ars_uniform(double low, double high) {
-    return (ars_dist){ARS_DIST_UNIFORM, 2, {low, high}, NULL};
+    return made(ARS_DIST_UNIFORM, 2, low, high, 0, 0);
 }
 ars_dist ars_normal(double mean, double std) {
-    return (ars_dist){ARS_DIST_NORMAL, 2, {mean, std}, NULL};
+    return made(ARS_DIST_NORMAL, 2, mean, std, 0, 0);
 }
 ars_dist ars_bernoulli(double p) {
-    return (ars_dist){ARS_DIST_BERNOULLI, 1, {p}, NULL};
+    return made(ARS_DIST_BERNOULLI, 1, p, 0, 0, 0);
 }
 ars_dist ars_poisson(double rate) {
-    return (ars_dist){ARS_DIST_POISSON, 1, {rate}, NULL};
+    return made(ARS_DIST_POISSON, 1, rate, 0, 0, 0);
 }
 ars_dist ars_binomial(unsigned n, double p) {
-    return (ars_dist){ARS_DIST_BINOMIAL, 2, {n, p}, NULL};
+    return made(ARS_DIST_BINOMIAL, 2, n, p, 0, 0);
 }
 ars_dist ars_beta(double a, double b) {
-    return (ars_dist){ARS_DIST_BETA, 2, {a, b}, NULL};
+    return made(ARS_DIST_BETA, 2, a, b, 0, 0);
 }
 ars_dist ars_gamma(double shape, double rate) {
-    return (ars_dist){ARS_DIST_GAMMA, 2, {shape, rate}, NULL};
+    return made(ARS_DIST_GAMMA, 2, shape, rate, 0, 0);
 }
 ars_dist ars_exponential(double rate) {
-    return (ars_dist){ARS_DIST_EXPONENTIAL, 1, {rate}, NULL};
+    return made(ARS_DIST_EXPONENTIAL, 1, rate, 0, 0, 0);
 }
 ars_dist ars_weibull(double scale, double shape) {
-    return (ars_dist){ARS_DIST_WEIBULL, 2, {scale, shape}, NULL};
+    return made(ARS_DIST_WEIBULL, 2, scale, shape, 0, 0);
 }
 ars_dist ars_lognormal(double mu, double sigma) {
-    return (ars_dist){ARS_DIST_LOGNORMAL, 2, {mu, sigma}, NULL};
+    return made(ARS_DIST_LOGNORMAL, 2, mu, sigma, 0, 0);
 }
 
 ars_dist ars_truncated_normal(double mean, double std, double low, double high) {
-    return (ars_dist){ARS_DIST_TRUNCATED_NORMAL, 4, {mean, std, low, high}, NULL};
+    return made(ARS_DIST_TRUNCATED_NORMAL, 4, mean, std, low, high);
 }
 
 ars_dist ars_categorical(const double *p, size_t k) {
-    return (ars_dist){ARS_DIST_CATEGORICAL, k < UINT_MAX ? (unsigned)k : UINT_MAX, {0}, p};
+    return (ars_dist){ARS_DIST_CATEGORICAL, k < UINT_MAX ? (unsigned)k : UINT_MAX, p, {0}};
 }
 
 const char *ars__dist_name(unsigned kind) {
@@ -104,7 +119,7 @@ const char *ars__dist_name(unsigned kind) {
 
 ars_dist ars__component(const double *p) {
     unsigned kind = (unsigned)p[1];
-    ars_dist d = {kind, ars__kinds[kind].n, {p[2], p[3], p[4], p[5]}, NULL};
+    ars_dist d = {kind, ars__kinds[kind].n, NULL, {p[2], p[3], p[4], p[5]}};
     return d;
 }
 

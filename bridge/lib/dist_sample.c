@@ -18,7 +18,7 @@ static double clamp_inside(double x, double low, double high) {
 }
 
 double ars__draw_uniform(const double *a, ars__rng *rng) {
-    return clamp(a[0] + (a[1] - a[0]) * ars__rng_uniform(rng), a[0], a[1]);
+    return ars__uniform_between(a[0], a[1], rng);
 }
 
 double ars__draw_normal(const double *a, ars__rng *rng) {
@@ -234,12 +234,8 @@ double ars__draw_truncated_normal(const double *a, ars__rng *rng) {
     return clamp(x, low, high);
 }
 
-/* Comparisons with NaN are false, and the difference of bounds that are not finite is not. */
-double ars__dist_quick(const ars_dist *d, ars__rng *rng) {
-    double low = d->a[0], high = d->a[1];
+double ars__dist_quick_other(const ars_dist *d, ars__rng *rng) {
     switch (d->kind) {
-    case ARS_DIST_UNIFORM:
-        return high - low > 0 && high - low <= DBL_MAX ? ars__draw_uniform(d->a, rng) : NAN;
     case ARS_DIST_NORMAL:
         if (!(fabs(d->a[0]) <= DBL_MAX && d->a[1] > 0 && d->a[1] <= DBL_MAX)) return NAN;
         return clamp(ars__draw_normal(d->a, rng), -DBL_MAX, DBL_MAX);

@@ -2,48 +2,31 @@
  * it. */
 #include <math.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "dist.h"
 
 enum { ROUNDS = 10 };
+static const uint32_t M0 = 0xD2511F53u, M1 = 0xCD9E8D57u, W0 = 0x9E3779B9u, W1 = 0xBB67AE85u;
 
 static void rounds(uint32_t c[4], uint32_t k0, uint32_t k1) {
     uint32_t c0 = c[0], c1 = c[1], c2 = c[2], c3 = c[3];
     for (int round = 0; round < ROUNDS; round++) {
-        uint64_t first = (uint64_t)0xD2511F53u * c0;
-        uint64_t second = (uint64_t)0xCD9E8D57u * c2;
+        uint64_t first = (uint64_t)M0 * c0;
+        uint64_t second = (uint64_t)M1 * c2;
         c0 = (uint32_t)(second >> 32) ^ c1 ^ k0;
         c1 = (uint32_t)second;
         c2 = (uint32_t)(first >> 32) ^ c3 ^ k1;
         c3 = (uint32_t)first;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+        k0 += W0;
+        k1 += W1;
     }
     c[0] = c0;
     c[1] = c1;
     c[2] = c2;
     c[3] = c3;
-}
-
-/* The same for two counters at a time: one alone waits for its own multiplications most of the time. */
-static void rounds_of_two(uint32_t c[4], uint32_t d[4], uint32_t k0, uint32_t k1) {
-    uint32_t c0 = c[0], c1 = c[1], c2 = c[2], c3 = c[3], d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
-    for (int round = 0; round < ROUNDS; round++) {
-        uint64_t first = (uint64_t)0xD2511F53u * c0, first_d = (uint64_t)0xD2511F53u * d0;
-        uint64_t second = (uint64_t)0xCD9E8D57u * c2, second_d = (uint64_t)0xCD9E8D57u * d2;
-        c0 = (uint32_t)(second >> 32) ^ c1 ^ k0;
-        d0 = (uint32_t)(second_d >> 32) ^ d1 ^ k0;
-        c1 = (uint32_t)second;
-        d1 = (uint32_t)second_d;
-        c2 = (uint32_t)(first >> 32) ^ c3 ^ k1;
-        d2 = (uint32_t)(first_d >> 32) ^ d3 ^ k1;
-        c3 = (uint32_t)first;
-        d3 = (uint32_t)first_d;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    memcpy(c, (uint32_t[4]){c0, c1, c2, c3}, 16);
-    memcpy(d, (uint32_t[4]){d0, d1, d2, d3}, 16);
 }
 
 void ars__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
@@ -69,36 +52,65 @@ void ars__rng_init(ars__rng *rng, uint64_t seed, uint64_t trace, uint64_t stream
     rng->key[1] = (uint32_t)(key >> 32);
     rng->trace = trace;
     rng->block = 0;
-    rng->used = rng->made = 0;
+    rng->used = ARS__RNG_WORDS;
 }
 
-static void set_counter(const ars__rng *rng, uint64_t block, uint32_t out[4]) {
-    out[0] = (uint32_t)block;
-    out[1] = (uint32_t)(block >> 32);
-    out[2] = (uint32_t)rng->trace;
-    out[3] = (uint32_t)(rng->trace >> 32);
+#ifdef __SSE2__
+
+/* Two blocks side by side. Each 64-bit lane holds one word of a block in its lower half; what is in the upper half does
+ * not matter. One block alone waits for its own multiplications most of the time. */
+struct two {
+    __m128i c0, c1, c2, c3;
+};
+
+static inline struct two two_counters(uint64_t block, uint64_t trace) {
+    __m128i low = _mm_set_epi64x((long long)(block + 1), (long long)block), high = _mm_set1_epi64x((long long)trace);
+    return (struct two){low, _mm_srli_epi64(low, 32), high, _mm_srli_epi64(high, 32)};
 }
 
-/* One block at first, for the many streams of which little is used; several at a time for those that go on. */
-void ars__rng_refill(ars__rng *rng) {
-    unsigned blocks = rng->block ? ARS__RNG_BLOCKS : 1;
-    for (unsigned i = 0; i < blocks; i++) set_counter(rng, rng->block + i, rng->out + 4 * i);
-    if (blocks == 1)
-        rounds(rng->out, rng->key[0], rng->key[1]);
-    else
-        for (unsigned i = 0; i < blocks; i += 2)
-            rounds_of_two(rng->out + 4 * i, rng->out + 4 * i + 4, rng->key[0], rng->key[1]);
-    rng->block += blocks;
-    rng->made = 4 * blocks;
-    rng->used = 0;
+static inline struct two round_of_two(struct two c, __m128i k0, __m128i k1) {
+    __m128i first = _mm_mul_epu32(c.c0, _mm_set1_epi64x(M0)), second = _mm_mul_epu32(c.c2, _mm_set1_epi64x(M1));
+    return (struct two){_mm_xor_si128(_mm_xor_si128(_mm_srli_epi64(second, 32), c.c1), k0), second,
+                        _mm_xor_si128(_mm_xor_si128(_mm_srli_epi64(first, 32), c.c3), k1), first};
 }
 
-double ars__rng_uniform(ars__rng *rng) {
-    for (;;) {
-        uint64_t high = ars__rng_u32(rng) >> 5, low = ars__rng_u32(rng) >> 6;
-        uint64_t bits = high << 26 | low;
-        if (bits) return (double)bits * 0x1p-53;
+static inline void store_two(struct two c, uint32_t out[8]) {
+    __m128i front = _mm_unpacklo_epi32(c.c0, c.c1), back = _mm_unpacklo_epi32(c.c2, c.c3);
+    _mm_storeu_si128((__m128i *)(void *)out, _mm_unpacklo_epi64(front, back));
+    front = _mm_unpackhi_epi32(c.c0, c.c1), back = _mm_unpackhi_epi32(c.c2, c.c3);
+    _mm_storeu_si128((__m128i *)(void *)(out + 4), _mm_unpacklo_epi64(front, back));
+}
+
+static void make_blocks(const ars__rng *rng, uint32_t out[ARS__RNG_WORDS]) {
+    struct two c = two_counters(rng->block, rng->trace), d = two_counters(rng->block + 2, rng->trace);
+    __m128i k0 = _mm_set1_epi32((int)rng->key[0]), k1 = _mm_set1_epi32((int)rng->key[1]);
+    for (int round = 0; round < ROUNDS; round++) {
+        c = round_of_two(c, k0, k1);
+        d = round_of_two(d, k0, k1);
+        k0 = _mm_add_epi32(k0, _mm_set1_epi32((int)W0));
+        k1 = _mm_add_epi32(k1, _mm_set1_epi32((int)W1));
     }
+    store_two(c, out);
+    store_two(d, out + 8);
+}
+
+#else
+
+static void make_blocks(const ars__rng *rng, uint32_t out[ARS__RNG_WORDS]) {
+    for (unsigned i = 0; i < ARS__RNG_BLOCKS; i++) {
+        uint64_t block = rng->block + i;
+        const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)rng->trace,
+                                     (uint32_t)(rng->trace >> 32)};
+        ars__philox(counter, rng->key, out + 4 * i);
+    }
+}
+
+#endif
+
+void ars__rng_refill(ars__rng *rng) {
+    make_blocks(rng, rng->out);
+    rng->block += ARS__RNG_BLOCKS;
+    rng->used = 0;
 }
 
 /* Box and Muller's method, its second value thrown away: a stream is then a pure function of how many draws were made. */

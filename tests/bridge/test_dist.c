@@ -10,12 +10,12 @@ static const double thirds[3] = {0.25, 0.5, 0.25};
 static const double components[12] = {0.25, ARS_DIST_NORMAL, 0, 1, 0, 0, 0.75, ARS_DIST_SCALED_BETA, 2, 3, -1, 4};
 
 static ars_dist made(unsigned kind, unsigned n, const double *p) {
-    ars_dist d = {kind, n, {0}, p};
+    ars_dist d = {.kind = kind, .n = n, .p = p};
     return d;
 }
 
 static ars_dist scaled_beta(double a, double b, double low, double high) {
-    ars_dist d = {ARS_DIST_SCALED_BETA, 4, {a, b, low, high}, NULL};
+    ars_dist d = {.kind = ARS_DIST_SCALED_BETA, .n = 4, .a = {a, b, low, high}};
     return d;
 }
 
@@ -68,13 +68,19 @@ static void wrong_parameters(void) {
         {ars_uniform(1, 1), "Uniform: low is 1, must be below high, which is 1"},
         {ars_uniform(2, 1), "Uniform: low is 2, must be below high, which is 1"},
         {ars_uniform(NAN, 1), "Uniform: low is nan, must be a finite number"},
+        {ars_uniform(0, NAN), "Uniform: high is nan, must be a finite number"},
+        {ars_uniform(-INFINITY, 1), "Uniform: low is -inf, must be a finite number"},
         {ars_uniform(0, INFINITY), "Uniform: high is inf, must be a finite number"},
+        {ars_uniform(INFINITY, INFINITY), "Uniform: low is inf, must be a finite number"},
         {ars_uniform(-1.5e308, 1e308), "Uniform: low is -1.5e+308 and high is 1e+308, too far apart for a double"},
         {ars_normal(0, -1), "Normal: std is -1, must be a positive finite number"},
         {ars_normal(0, 0), "Normal: std is 0, must be a positive finite number"},
         {ars_normal(INFINITY, 1), "Normal: mean is inf, must be a finite number"},
+        {ars_normal(NAN, 1), "Normal: mean is nan, must be a finite number"},
+        {ars_normal(0, INFINITY), "Normal: std is inf, must be a positive finite number"},
         {ars_normal(0, NAN), "Normal: std is nan, must be a positive finite number"},
         {ars_bernoulli(1.5), "Bernoulli: p is 1.5, must be a probability from 0 to 1"},
+        {ars_bernoulli(-0.5), "Bernoulli: p is -0.5, must be a probability from 0 to 1"},
         {ars_bernoulli(NAN), "Bernoulli: p is nan, must be a probability from 0 to 1"},
         {ars_categorical(negative, 2), "Categorical: p[0] is 1.5, must be a probability from 0 to 1"},
         {ars_categorical(nan, 2), "Categorical: p[1] is nan, must be a probability from 0 to 1"},
@@ -92,6 +98,8 @@ static void wrong_parameters(void) {
         {ars_gamma(-2, 1), "Gamma: shape is -2, must be a positive number from 1e-100 to 1e100"},
         {ars_gamma(1, 0), "Gamma: rate is 0, must be a positive finite number"},
         {ars_exponential(-3), "Exponential: rate is -3, must be a positive finite number"},
+        {ars_exponential(INFINITY), "Exponential: rate is inf, must be a positive finite number"},
+        {ars_exponential(NAN), "Exponential: rate is nan, must be a positive finite number"},
         {ars_weibull(0, 1), "Weibull: scale is 0, must be a positive finite number"},
         {ars_weibull(1, NAN), "Weibull: shape is nan, must be a positive number from 1e-100 to 1e100"},
         {ars_lognormal(NAN, 1), "LogNormal: mu is nan, must be a finite number"},
@@ -127,6 +135,9 @@ static void wrong_parameters(void) {
         char tiny[8];
         CHECK(ars__dist_check(&bad[i].d, tiny, sizeof tiny) == -1 && strlen(tiny) < sizeof tiny);
         CHECK(ars__dist_check(&bad[i].d, NULL, 0) == -1);
+        ars__rng rng;
+        ars__rng_init(&rng, 5, 0, 0);
+        CHECK(isnan(ars__dist_quick(&bad[i].d, &rng)));
     }
 }
 
@@ -270,6 +281,27 @@ static void draws_can_be_scored(void) {
     }
 }
 
+/* A quick draw is the one that ars__dist_sample makes, or none, and then it has taken nothing from the stream. */
+static void quick_draws(void) {
+    ars_dist all[N_GOOD];
+    good(all);
+    int drawn = 0;
+    for (int i = 0; i < N_GOOD; i++) {
+        ars__rng quick, plain;
+        ars__rng_init(&quick, 5, 0, (uint64_t)i);
+        ars__rng_init(&plain, 5, 0, (uint64_t)i);
+        for (int j = 0; j < 100; j++) {
+            double x = ars__dist_quick(&all[i], &quick);
+            if (!isnan(x)) {
+                CHECK(x == ars__dist_sample(&all[i], &plain));
+                drawn++;
+            }
+            CHECK(quick.block == plain.block && quick.used == plain.used);
+        }
+    }
+    CHECK(drawn == 5 * 100); /* Uniform, Bernoulli, Exponential, two Normals */
+}
+
 static void certain_draws(void) {
     static const double only[3] = {0, 1, 0};
     ars__rng rng;
@@ -298,6 +330,7 @@ int main(void) {
     bad_bytes();
     densities();
     draws_can_be_scored();
+    quick_draws();
     certain_draws();
     names();
     return check_failures != 0;
