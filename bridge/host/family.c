@@ -179,7 +179,6 @@ void ars__family_receive(struct host *host) {
         struct worker *worker = &host->workers[m.worker];
         if (m.op == ARS__STARTED && worker->state == WORKER_SPAWNING) {
             worker->state = WORKER_ALIVE;
-            worker->pid = m.pid;
             worker->fork_tries = 0;
             host->run.counters.workers_started++;
         } else if (m.op == ARS__DIED) {
@@ -189,6 +188,8 @@ void ars__family_receive(struct host *host) {
         }
     }
 }
+
+static void end_everybody(struct host *host);
 
 void ars__family_lost(struct host *host) {
     if (host->zygote_lost) return;
@@ -202,9 +203,9 @@ void ars__family_lost(struct host *host) {
     else if (host->zygote_reaped)
         snprintf(text, sizeof text, "the simulator's zygote process exited with code %d",
                  WEXITSTATUS(host->zygote_status));
+    end_everybody(host); /* so that nobody writes any more */
     for (uint32_t w = 0; w < host->n_workers; w++) {
         struct worker *worker = &host->workers[w];
-        if (worker->pid > 0) kill(worker->pid, SIGKILL);
         worker->state = WORKER_GAVE_UP;
         /* What had finished is sent; the controller starts the simulator again and has the rest done there. */
         if (worker->has_order && host->run.active && !host->run.cancelled) ars__records_read(host, w, true);
@@ -250,16 +251,32 @@ void ars__family_open(struct host *host) {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
+static void note_zygote(struct host *host, pid_t pid, int status) {
+    if (pid != host->zygote_pid || host->zygote_reaped) return; /* a later one may have its number */
+    host->zygote_reaped = true;
+    host->zygote_status = status;
+}
+
 void ars__family_reap(struct host *host) {
     int status;
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        if (pid != host->zygote_pid) continue;
-        host->zygote_reaped = true;
-        host->zygote_status = status;
-    }
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) note_zygote(host, pid, status);
     if (host->zygote_reaped && !host->zygote_lost && !host->quit) {
         ars__family_receive(host); /* its last words first */
         ars__family_lost(host);
+    }
+}
+
+/* Ends the zygote, if it is still there, and all below it. Whoever is left has become our child, or will when its parent is
+ * dead. Only children that nobody has waited for are signalled, so a number is never somebody else's. */
+static void end_everybody(struct host *host) {
+    for (int i = 0; i < 200; i++) {
+        pid_t pid;
+        int status;
+        while ((pid = waitpid(-1, &status, WNOHANG)) > 0) note_zygote(host, pid, status);
+        if (pid < 0 && errno == ECHILD) break;
+        if (host->n_strangers && i > 20) break; /* what remains may be theirs */
+        for_children(host, kill_relative);
+        usleep(5000);
     }
 }
 
@@ -277,14 +294,5 @@ void ars__family_end(struct host *host) {
         while (ars__family_reap(host), !host->zygote_reaped && ars__now() < end) usleep(2000);
         if (!host->zygote_reaped) kill(host->zygote_pid, SIGKILL);
     }
-    /* Whoever is left has become our child, or will when its parent is dead. */
-    for (int i = 0; i < 200; i++) {
-        for_children(host, kill_relative);
-        pid_t pid;
-        while ((pid = waitpid(-1, NULL, WNOHANG)) > 0) {
-        }
-        if (pid < 0 && errno == ECHILD) break;
-        if (host->n_strangers && i > 20) break; /* what remains may be theirs */
-        usleep(5000);
-    }
+    end_everybody(host);
 }

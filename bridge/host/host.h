@@ -38,8 +38,7 @@ struct channel {
 };
 
 struct worker {
-    enum worker_state state;
-    pid_t pid;
+    enum worker_state state; /* its process is the zygote's to signal: to us its number may be somebody else's by now */
     unsigned fork_tries;
     uint64_t retry_at;
     uint64_t answer_by; /* SPAWNING, DYING: the zygote is stuck after this */

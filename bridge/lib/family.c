@@ -155,14 +155,18 @@ static void tell_host(const struct zygote *z, enum ars__zygote_op op, uint32_t w
 }
 
 /* Ends what is left of a worker's family. Orphans come to us (we are their subreaper), and waitpid by process group says
- * when the last is gone: only then may its slots be used again. */
+ * when the last is gone: only then may its slots be used again. The group is signalled when its leader is dead, and forks
+ * no more, and before it is waited for: until then the number is that of no other group. */
 static int end_family(struct zygote *z, uint32_t w) {
     pid_t pid = z->pid[w];
     int status = 0;
+    siginfo_t info;
     kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
     }
     kill(-pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
     while (waitpid(-pid, NULL, 0) > 0 || errno == EINTR) {
     }
     close(z->pidfd[w]);

@@ -97,7 +97,6 @@ void ars__reap(pid_t pid, int *status) {
         if (errno == EINTR) continue;
         /* The simulator waited for all its children and got ours. It has ended; how is not known any more. */
         *status = -1;
-        while (kill(pid, 0) == 0) usleep(1000);
         break;
     }
     errno = kept;

@@ -405,15 +405,23 @@ def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
         os.killpg(process.pid, number)
 
 
-def _members(token: str) -> list[int]:
-    """Processes that carry our token in their environment: what is left of the family."""
+def _kill_members(token: str) -> list[int]:
+    """SIGKILL to the processes that carry our token in their environment: what is left of the family. Who they were."""
     wanted = f"ARS_TOKEN={token}".encode()
     found: list[int] = []
     for entry in os.listdir("/proc"):
-        if entry.isdigit() and int(entry) != os.getpid():
-            with contextlib.suppress(OSError):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        with contextlib.suppress(OSError):
+            if wanted not in Path("/proc", entry, "environ").read_bytes().split(b"\0"):
+                continue
+            descriptor = os.pidfd_open(int(entry))
+            try:  # asked again, now that the number is held: it may have become somebody else's in between
                 if wanted in Path("/proc", entry, "environ").read_bytes().split(b"\0"):
                     found.append(int(entry))
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            finally:
+                os.close(descriptor)
     return found
 
 
@@ -438,10 +446,7 @@ def _end(
 def _end_stragglers(token: str, within: float = 2.0) -> None:
     """Family members in sessions of their own die with their parent; this makes sure, and waits until they are gone."""
     deadline = time.monotonic() + within
-    while members := _members(token):
-        for pid in members:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+    while members := _kill_members(token):
         if time.monotonic() > deadline:
             _log.warning("processes %s of a simulator could not be ended", members)
             return

@@ -2,7 +2,8 @@
  *
  * It starts as a simulator does: makes the segment, forks the zygote, and becomes ars-host (its first argument). From the
  * environment: FAKE_WORKERS, FAKE_SNAPSHOTS; FAKE_STEPS, requests per trace; FAKE_PLAN, "3=crash,5=hang": what trace 3 and
- * trace 5 do ("7=kill2": only the first two times); FAKE_FORKS, "-1" or an errno: what the first FAKE_FORK_TIMES spawns fail with. */
+ * trace 5 do ("7=kill2": only the first two times); FAKE_FORKS, "-1" or an errno: what the first FAKE_FORK_TIMES spawns fail
+ * with; FAKE_PID, the process that the zygote says it has forked. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -187,6 +188,7 @@ static void run_trace(uint32_t w, uint64_t trace) {
     if (planned(trace, "slow")) usleep(300000);
     while (planned(trace, "hang")) usleep(1000);
     if (planned(trace, "killzygote")) kill(getppid(), SIGKILL);
+    if (planned(trace, "stopzygote")) kill(getppid(), SIGSTOP);
 
     size_t size = sizeof(struct ars__record) + sizeof(struct ars_wire_trace) +
                   n_steps * sizeof(struct ars_wire_sample) + sizeof(struct ars_wire_values) +
@@ -317,7 +319,7 @@ static void spawn(int fd, uint32_t w, pid_t *pids) {
         work(w);
     }
     setpgid(pids[w], pids[w]);
-    say(fd, ARS__STARTED, w, pids[w], 0);
+    say(fd, ARS__STARTED, w, (int)setting("FAKE_PID", pids[w]), 0);
 }
 
 static void reap(int fd, pid_t *pids) {

@@ -635,6 +635,23 @@ def test_zygote_lost(launch: Launch) -> None:
     assert c.exit_code() == 1
 
 
+@pytest.mark.parametrize("how", ["killzygote", "stopzygote"])
+def test_a_lost_zygotes_word_ends_nobody(launch: Launch, how: str) -> None:
+    """The process that a worker was may be somebody else by now. The family goes, found as our own children."""
+    with subprocess.Popen(["sleep", "60"]) as innocent:
+        try:
+            c = launch(plan=f"30={how},31=hang", pid=str(innocent.pid))
+            c.greet()
+            c.send(g.run(n=100, flags=0, timeout=1))
+            c.follow(reply_all)
+            assert "zygote process" in c.error
+            assert len(c.traces) >= 29
+            assert c.exit_code() == 1
+            assert innocent.poll() is None
+        finally:
+            innocent.kill()
+
+
 # ---- the end ---------------------------------------------------------------------------------------------------------
 
 
