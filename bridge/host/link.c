@@ -215,7 +215,7 @@ static int await_frame(struct host *host, void *frame, size_t capacity) {
         else if (items[3].revents)
             ars__give_up(host, "the simulator ended before the controller said WELCOME");
         else if (n == 5 && items[4].revents)
-            ars__give_up(host, "the controller is gone");
+            ars__give_up(host, "lost_controller: the controller is gone");
         else if (ars__now() > end)
             ars__give_up(host, "no WELCOME from the controller in %d s; is it listening at ARS_ENDPOINT?",
                          GREETING_MS / 1000);

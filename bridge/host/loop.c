@@ -2,6 +2,7 @@
  * happens. */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 #include <zmq.h>
@@ -88,6 +89,20 @@ static void sleep_until_event(struct host *host) {
     if (controller >= 0 && items[controller].revents) host->disconnected = true;
 }
 
+/* The name of this failure reaches no run of the controller that is gone: it is for whoever reads our stderr. */
+static void controller_lost(struct host *host) {
+    ars__session_receive(host); /* its last word may have been QUIT */
+    if (host->quit || host->error[0]) return;
+    const struct run *run = &host->run;
+    char at[100] = "between two runs";
+    if (run->active)
+        snprintf(at, sizeof at, "in the middle of a run, after %llu of %llu traces",
+                 (unsigned long long)run->counters.traces, (unsigned long long)run->config.n_traces);
+    ars__give_up(
+        host, "lost_controller: the controller ended, or the connection to it, %s; the simulator's processes are ended",
+        at);
+}
+
 void ars__loop(struct host *host) {
     host->now = ars__now();
     while (!host->quit && !host->error[0] && !host->disconnected) {
@@ -99,4 +114,5 @@ void ars__loop(struct host *host) {
         if (host->error[0]) break;
         sleep_until_event(host);
     }
+    if (host->disconnected) controller_lost(host);
 }

@@ -98,7 +98,7 @@ static bool open_descriptors(struct host *host, char *why, size_t size) {
     }
     host->controller_fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
     if (host->controller_fd < 0 && errno == ESRCH) {
-        snprintf(why, size, "the controller (process %ld) is gone", pid);
+        snprintf(why, size, "lost_controller: the controller (process %ld) is gone", pid);
         return false;
     }
     return true; /* without pidfd_open the connection still tells */

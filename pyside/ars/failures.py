@@ -19,7 +19,9 @@ __all__ = ["EXAMPLES_PER_KIND", "KINDS", "Failure", "Failures", "describe", "fai
 EXAMPLES_PER_KIND: Final = 3
 
 # Everything that can go wrong while a simulator runs, one name each; their codes are in wire.h. The last two concern no
-# single trace: a lost host is started again (a HostLostError if that does not help), a lost controller ends the host.
+# single trace, and are never counted as one: they are incidents. A lost host is started again (a HostLostError if that
+# does not help). A lost controller, which is we, takes its own post.failures with it: ars-host says so on its stderr
+# when it ends, and the run that resumes the work (resume=) has it among its incidents.
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "crash": "a process of the trace was ended by a signal",
@@ -43,13 +45,13 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "lost": "a process of the trace vanished, and how is not known",
         "try_timeout": "one try of a loop took longer than try_timeout",
         "lost_host": "ars-host or the zygote ended in the middle of a run",
-        "lost_controller": "the controller ended; ars-host ends its family and exits",
+        "lost_controller": "the controller was killed; ars-host ended its family, and another resumed the run",
     }
 )
 
 
 class Failure(NamedTuple):
-    """One failed trace, or (kind "lost_host", trace -1) a simulator that had to be started again."""
+    """One failed trace; or, with trace -1, an incident: "lost_host" or "lost_controller"."""
 
     trace: int
     kind: str  # one of KINDS
@@ -124,7 +126,8 @@ def describe(failures: Sequence[Failure], at_most: int = 3) -> str:
 class Failures(Mapping[str, int]):
     """How many traces failed, by kind, and a few examples of each: ``post.failures``. False if there are none.
 
-    ``incidents`` are what cost time but no trace: hosts that were lost and started again.
+    ``incidents`` are what cost time but no trace: hosts that were lost and started again, controllers that were lost
+    before the run was resumed.
     """
 
     def __init__(
@@ -165,6 +168,11 @@ class Failures(Mapping[str, int]):
         if self._counts:
             counted = ", ".join(f"{kind}: {count:,}" for kind, count in self._counts.items())
             lines += [f"{self.total:,} failed traces ({counted})", *(f"  {example}" for example in self.examples)]
-        if self.incidents:
-            lines += [f"the simulator was started again {len(self.incidents):,} times", f"  {self.incidents[0]}"]
+        told = {
+            "lost_host": "the simulator was started again {:,} times",
+            "lost_controller": "the run was resumed after {:,} lost controllers",
+        }
+        for kind, text in told.items():
+            if some := [incident for incident in self.incidents if incident.kind == kind]:
+                lines += [text.format(len(some)), f"  {some[0]}"]
         return "\n".join(lines) or "no failures"

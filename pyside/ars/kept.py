@@ -2,7 +2,8 @@
 
 A folder holds run.json, which says what run it is, and chunks of finished traces in the format of recorded ones. A
 chunk is there whole or not at all. Which traces are in which chunk depends on timing; which draws they have does not,
-so a run that was interrupted and resumed gives what one without interruption would have given.
+so a run that was interrupted and resumed gives what one without interruption would have given. controllers.jsonl tells
+which controllers came to no end of their own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import json
 import logging
 import os
+import secrets
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +32,7 @@ __all__ = ["KeptRun", "fingerprint", "kept_seed"]
 _log = logging.getLogger("ars.session")
 
 _ABOUT: Final = "run.json"
+_CONTROLLERS: Final = "controllers.jsonl"  # who has worked on the run: a line when it begins, one when it ends
 _FORMAT: Final = "ars-run"
 _VERSION: Final = 1
 _EVERY: Final = 2.0  # seconds: what a crash of this process can cost
@@ -65,8 +68,40 @@ def kept_seed(directory: str | os.PathLike[str]) -> int | None:
     return None if about is None else int(about["seed"])
 
 
+class _Controllers:
+    """The list of those that have worked on a run. One that began and did not end was lost."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._me = secrets.token_hex(8)
+        began: dict[str, str] = {}
+        text = path.read_bytes() if path.exists() else b""
+        for line in text.splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # cut off by a power cut
+                entry = json.loads(line)
+                if entry.get("ended"):
+                    began.pop(entry["id"], None)
+                else:
+                    began[entry["id"]] = f"process {entry['process']} on {entry['machine']}, begun {entry['began']}"
+        self.lost = tuple(began.values())
+        now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        self._add({"process": os.getpid(), "machine": os.uname().nodename, "began": now}, fresh=text[-1:] != b"\n")
+
+    def _add(self, entry: dict[str, Any], *, fresh: bool = False) -> None:
+        line = json.dumps({"id": self._me, **entry}) + "\n"
+        with self._path.open("ab") as file:
+            file.write((b"\n" if fresh and file.tell() else b"") + line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def end(self) -> None:
+        self._add({"ended": True})
+
+
 class KeptRun:
-    """The folder of one run. ``about`` is what makes the run what it is; another one's folder is refused."""
+    """The folder of one run. ``about`` is what makes the run what it is; another one's folder is refused.
+
+    ``lost`` are the controllers that worked on it before and were lost, in words."""
 
     def __init__(
         self,
@@ -94,9 +129,14 @@ class KeptRun:
             raise StorageError(f"{self._folder}: another process is running this run") from error
         try:
             self._check(dict(about))
+            self._controllers = _Controllers(self._folder / _CONTROLLERS)
+        except OSError as error:
+            self._lock.close()
+            raise StorageError(f"{self._folder} cannot be used: {error.strerror}") from error
         except BaseException:
             self._lock.close()
             raise
+        self.lost = self._controllers.lost
 
     def _check(self, about: dict[str, Any]) -> None:
         for left in self._folder.glob(".*.tmp"):  # of a run that was killed
@@ -167,4 +207,5 @@ class KeptRun:
         try:
             self.flush()
         finally:
-            self._lock.close()
+            with self._lock, contextlib.suppress(OSError):
+                self._controllers.end()

@@ -122,6 +122,12 @@ class Recorder:
         self.incidents.append(Failure(-1, "lost_host", 0, str(error), seed=self._seed))
         _log.warning("%s. It is started again; %d of %d traces had finished", error, self.done, self._total)
 
+    def resumed(self, lost: Sequence[str]) -> None:
+        """Controllers that were lost on this run before us."""
+        for who in lost:
+            text = f"the controller ({who}) was lost; the run went on from what it had kept"
+            self.incidents.append(Failure(-1, "lost_controller", 0, text, seed=self._seed))
+
     def missing(self) -> list[tuple[int, int]]:
         """The traces that have not come: pairs of first and count."""
         if self.done == 0:

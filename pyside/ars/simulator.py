@@ -503,6 +503,7 @@ class Simulator:
         )
         if kept is not None:
             recorder.start(*kept.load(config.first_trace, config.n_traces))
+            recorder.resumed(kept.lost)
         with self._exclusively():
             try:
                 stats = self._work(config, proposer, recorder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import struct
@@ -722,7 +723,11 @@ def test_a_controller_that_vanishes(launch: Launch) -> None:
     c.send(g.run(n=5, flags=0))
     c.receive()  # so the run is under way
     c.socket.close(linger=0)
-    assert c.exit_code() == 0
+    assert c.exit_code() == 1
+    said = c.stderr.read_text()
+    assert re.search(
+        r"ars-host: lost_controller: .* in the middle of a run, after \d of 5 traces; the simulator's", said
+    )
 
 
 def test_the_watched_process_ends(launch: Launch) -> None:
@@ -733,4 +738,18 @@ def test_the_watched_process_ends(launch: Launch) -> None:
     c.follow(reply_all)  # so the greeting is over
     watched.kill()
     watched.wait()
+    assert c.exit_code() == 1
+    assert (
+        "ars-host: lost_controller: the controller ended, or the connection to it, between two runs"
+        in c.stderr.read_text()
+    )
+
+
+def test_a_controller_that_takes_leave_is_not_lost(launch: Launch) -> None:
+    c = launch()
+    c.greet()
+    c.socket.setsockopt(zmq.LINGER, 1000)
+    c.send(g.frame(g.QUIT))
+    c.socket.close()
     assert c.exit_code() == 0
+    assert c.stderr.read_text() == ""

@@ -185,6 +185,46 @@ def test_directories_in_use_stay(tmp_path: Path) -> None:
         assert path.is_dir()
 
 
+# ---- controllers that were lost --------------------------------------------------------------------------------------
+
+
+def _die_with(folder: Path) -> int:
+    """A process that works on the run, and is killed."""
+    code = f"k = KeptRun({str(folder)!r}, {ABOUT!r}, failed_too=True); os.kill(os.getpid(), 9)"
+    process = subprocess.Popen([sys.executable, "-c", f"import os; from ars.kept import KeptRun; {code}"])
+    assert process.wait() == -9
+    return process.pid
+
+
+def test_controllers_that_were_lost_are_remembered(tmp_path: Path) -> None:
+    """Killed ones only: not one that ended, with an error or without, nor one that was never let in."""
+    with KeptRun(tmp_path, ABOUT, failed_too=True) as run:
+        assert run.lost == ()
+        with pytest.raises(StorageError, match="another process"):
+            KeptRun(tmp_path, ABOUT, failed_too=True)
+    with pytest.raises(KeyboardInterrupt), KeptRun(tmp_path, ABOUT, failed_too=True):
+        raise KeyboardInterrupt
+    with pytest.raises(StorageError, match="holds another run"):
+        KeptRun(tmp_path, ABOUT | {"seed": 8}, failed_too=True)
+    first, second = _die_with(tmp_path), _die_with(tmp_path)
+    log = tmp_path / "controllers.jsonl"
+    log.write_bytes(log.read_bytes() + b'[]\n{"id": "ab", "pro')  # what a power cut may leave
+    for _ in range(2):  # they stay part of the run's history
+        with KeptRun(tmp_path, ABOUT, failed_too=True) as run:
+            assert len(run.lost) == 2
+            assert run.lost[0].startswith(f"process {first} on ")
+            assert run.lost[1].startswith(f"process {second} on ")
+    recorder = Recorder(10, "raise", NoProgress(), seed=7)
+    recorder.resumed(run.lost)
+    told = failures.Failures(incidents=recorder.incidents)
+    assert [incident.kind for incident in told.incidents] == ["lost_controller"] * 2
+    assert not told  # no trace failed
+    assert repr(told).startswith(
+        "the run was resumed after 2 lost controllers\n  lost_controller: the controller (process"
+    )
+    assert "started again" not in repr(told)
+
+
 # ---- names and limits ------------------------------------------------------------------------------------------------
 
 

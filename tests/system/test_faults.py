@@ -136,6 +136,12 @@ def test_a_killed_controller_leaves_nothing_and_can_be_resumed(csim: Callable[[s
         whole = sim.posterior(OBSERVE, 2000, budget=BUDGET, seed=5)
         resumed = sim.posterior(OBSERVE, 2000, budget=BUDGET, resume=folder)  # with the folder's seed
         assert resumed.stats["traces_resumed"] > 0
+        (incident,) = resumed.failures.incidents
+        assert (incident.kind, incident.trace, incident.seed) == ("lost_controller", -1, 5)
+        assert f"the controller (process {process.pid} on " in incident.text
+        assert "resumed after 1 lost controllers" in resumed.summary()
+        assert not resumed.failures
+        assert not whole.failures.incidents
         assert resumed.log_weights("ars").tobytes() == whole.log_weights("ars").tobytes()
         assert resumed["mu"].tobytes() == whole["mu"].tobytes()
         again = sim.posterior(OBSERVE, 1000, budget=BUDGET, seed=5, resume=folder)
@@ -192,6 +198,7 @@ def test_ctrl_c_stops_with_a_summary_and_resume_goes_on(
     assert "the same command goes on with them" in err
     assert "evidence" in out
     assert main([*command, "--traces", "1500", "--out", str(tmp_path / "a.npz")]) == 0
+    assert "lost_controller" not in capsys.readouterr().out  # it took its leave
     assert main(["infer", *common, "--traces", "1500", "--out", str(tmp_path / "b.npz")]) == 0
     capsys.readouterr()
     with np.load(tmp_path / "a.npz") as a, np.load(tmp_path / "b.npz") as b:
