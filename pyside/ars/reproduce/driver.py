@@ -286,7 +286,7 @@ def _reproduce_mini_sherpa(find: Find, settings: Settings, work: Workspace) -> O
     )
     page.section(
         "The evidence that the runs are held against",
-        "Twice: by importance sampling in the simulator, with the prior inside the loops and the network outside; and "
+        "Twice: by importance sampling in the simulator, with the prior inside the loops and a network outside; and "
         "by adaptive importance sampling of the collapsed model in numpy, without the simulator. The runs are held "
         "against the one with more effective draws. The last column is the difference in standard errors.",
         tables.markdown(

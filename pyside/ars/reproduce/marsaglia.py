@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -10,7 +11,7 @@ from ars.loops import LoopSummary
 from ars.reproduce.exact import marsaglia_evidence
 from ars.reproduce.networks import Trained, trained
 from ars.reproduce.repeated import Observed, Outcome, Truth, outcome, runs
-from ars.reproduce.settings import Repeats, Settings
+from ars.reproduce.settings import Settings
 from ars.reproduce.workspace import Workspace
 from ars.simulator import Simulator
 
@@ -95,7 +96,7 @@ def schemes(
     """The default training beside the alternative one, on the same observations."""
     network, found = accepted
     rows = [_scheme("accepted", network, each) for each in found]
-    few: Repeats = settings.marsaglia_runs
+    few = dataclasses.replace(settings.marsaglia_runs, repeats=max(2, settings.marsaglia_runs.repeats // 2))
     with Simulator([str(executable)]) as sim:
         other = trained(work, sim, "marsaglia-all", settings.marsaglia, train_on="all")
         for observed in OBSERVED:

@@ -62,6 +62,7 @@ class MiniSherpa:
     truth_error: float  # relative: when it is reached, no more traces are run
     reference_points: int  # of the computation without the simulator
     hardest_epsilon: float = 0.03  # of channel 3, as in the paper
+    truth_network: Network | None = None  # a smaller one, which proposes more traces per second; None: the same
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ _SETTINGS: Final = {
             truth_chunk=300,
             truth_error=0.1,
             reference_points=4_000,
+            truth_network=Network(traces=2_000, lstm_dim=8, batch_size=128, lr=3e-3, components=4),
         ),
     ),
     "quick": Settings(
@@ -128,8 +130,9 @@ _SETTINGS: Final = {
             runs=Repeats(repeats=10, traces=5_000, naive_traces=20_000),
             truth_traces=12_000_000,
             truth_chunk=250_000,
-            truth_error=0.003,
+            truth_error=0.02,
             reference_points=600_000,
+            truth_network=Network(traces=400_000, lstm_dim=128),
         ),
     ),
 }
