@@ -81,12 +81,15 @@ def _variable_names(sites: Sequence[Site]) -> dict[str, Site]:
     return named
 
 
-def _complete_stats(stats: Mapping[str, float], traces: int) -> dict[str, float]:
-    """The run's counters, and what follows from them."""
+def _complete_stats(stats: Mapping[str, float], columns: Columns) -> dict[str, float]:
+    """The run's counters, what the traces say of themselves, and what follows. Traces of hosts that were lost, or that
+    an earlier run had kept, tell as much as others."""
     full = dict(stats)
-    full.setdefault("traces", traces)
-    if "snapshots" in full and "continuations" in full:
-        full.setdefault("forks", full["snapshots"] + full["continuations"])
+    full.setdefault("traces", len(columns.traces))
+    full.setdefault("snapshots", int(columns.traces["snapshots"].sum()))
+    for name, column in (("continuations", "forks"), ("tries_q", "tries_q"), ("tries_p", "tries_p")):
+        full.setdefault(name, int(columns.loops[column].sum()))
+    full.setdefault("forks", full["snapshots"] + full["continuations"])
     if full.get("zmq_messages_received"):
         full.setdefault("requests_per_message", full.get("requests", 0) / full["zmq_messages_received"])
     if full.get("seconds"):
@@ -121,7 +124,7 @@ class Traces:
         """``stderr``: what the simulator had last written when a trace failed, by trace, for the first failures."""
         self.sites = tuple(sites)
         self.run = run
-        self.stats = _complete_stats(stats, len(columns.traces))
+        self.stats = _complete_stats(stats, columns)
         self.observed = {name: np.asarray(given, dtype=np.float64) for name, given in (observed or {}).items()}
         self.failures = Failures(failures_of(columns.failures, self.sites, run.seed, stderr or {}), incidents=incidents)
         self.columns = columns if self._keeps_failed else self._without_failed(columns)

@@ -15,6 +15,7 @@ from ars.columns import Array, Columns, Site, merge
 from ars.errors import ArsError, ObservationError, TraceFailure
 from ars.failures import EXAMPLES_PER_KIND, Failure, describe, failures_of
 from ars.progress import Progress
+from ars.session import RunSummary
 
 __all__ = ["Keeper", "Recorder"]
 
@@ -69,7 +70,10 @@ class Recorder:
         self._examples: Counter[int] = Counter()
         self._failed: list[Array] = []
         self._stop = False
+        self._summary: RunSummary | None = None
+        self._resumed = 0
         self.done = 0
+        self.restarts = 0
         self.n_failed = 0
         self.sites: tuple[Site, ...] = ()
         self.stderr: dict[int, str] = {}
@@ -80,6 +84,7 @@ class Recorder:
         self.sites = tuple(sites)
         if len(columns.traces):
             self._add(columns, lambda: "")
+        self._resumed = self.done
 
     def take(self, columns: Columns, sites: Callable[[], tuple[Site, ...]], said: Callable[[], str]) -> bool:
         """True if the run is to stop. ``said``: the simulator's last lines on stderr."""
@@ -119,8 +124,21 @@ class Recorder:
 
     def lost(self, error: ArsError) -> None:
         """The simulator was lost, and will be started again."""
+        self.restarts += 1
         self.incidents.append(Failure(-1, "lost_host", 0, str(error), seed=self._seed))
         _log.warning("%s. It is started again; %d of %d traces had finished", error, self.done, self._total)
+
+    def count(self, summary: RunSummary | None) -> None:
+        """How a part of the run went, or as far as it went."""
+        if summary is not None:
+            self._summary = summary if self._summary is None else self._summary + summary
+
+    def stats(self) -> dict[str, float]:
+        """The run's counters, so far."""
+        stats = self._summary.stats() if self._summary is not None else {}
+        if stats.get("seconds"):
+            stats["traces_per_second"] = (self.done - self._resumed) / stats["seconds"]
+        return {**stats, "restarts": self.restarts, "traces_resumed": self._resumed}
 
     def resumed(self, lost: Sequence[str]) -> None:
         """Controllers that were lost on this run before us."""

@@ -39,9 +39,10 @@ _WAITING_MESSAGES = 16  # that may lie in the socket; a host that sends more of 
 
 
 class RunSummary(NamedTuple):
-    """How a run went: the host's counters, and ours."""
+    """How a run, or a part of one, went. What traces say of themselves is not here: it is in them."""
 
-    done: Done
+    done: Done | None  # the host's counters; None if it was lost, and they with it
+    lost_traces: int  # that had come when the host was lost
     seconds: float
     messages_sent: int
     messages_received: int
@@ -50,19 +51,20 @@ class RunSummary(NamedTuple):
 
     def stats(self) -> dict[str, float]:
         """The counters under the names of ``post.stats``."""
-        return {
-            "snapshots": self.done.snapshots,
-            "continuations": self.done.continuations,
-            "tries_q": self.done.tries_q,
-            "tries_p": self.done.tries_p,
+        known = {}
+        if self.done is not None:
+            known = {
+                "workers_started": self.done.workers_started,
+                "replays": self.done.replays,
+                "forks_refused": self.done.forks_refused,
+                "fewest_workers": self.done.fewest_workers,
+            }
+        return known | {
+            "traces_of_lost_hosts": self.lost_traces,
             "requests": self.requests,
             "requests_per_message": self.requests / self.steps_messages if self.steps_messages else 0.0,
             "zmq_messages_sent": self.messages_sent,
             "zmq_messages_received": self.messages_received,
-            "workers_started": self.done.workers_started,
-            "replays": self.done.replays,
-            "forks_refused": self.done.forks_refused,
-            "fewest_workers": self.done.fewest_workers,
             "seconds": self.seconds,
         }
 
@@ -70,17 +72,24 @@ class RunSummary(NamedTuple):
         """One after the other."""
         if not isinstance(other, RunSummary):
             return NotImplemented
-        counters = {name: getattr(self.done, name) + getattr(other.done, name) for name in Done._fields}
-        counters["cancelled"] = self.done.cancelled or other.done.cancelled
-        counters["fewest_workers"] = min(self.done.fewest_workers, other.done.fewest_workers)
         return RunSummary(
-            Done(**counters),
+            _both(self.done, other.done),
+            self.lost_traces + other.lost_traces,
             self.seconds + other.seconds,
             self.messages_sent + other.messages_sent,
             self.messages_received + other.messages_received,
             self.steps_messages + other.steps_messages,
             self.requests + other.requests,
         )
+
+
+def _both(a: Done | None, b: Done | None) -> Done | None:
+    if a is None or b is None:
+        return a or b
+    counters = {name: getattr(a, name) + getattr(b, name) for name in Done._fields}
+    counters["cancelled"] = a.cancelled or b.cancelled
+    counters["fewest_workers"] = min(a.fewest_workers, b.fewest_workers)
+    return Done(**counters)
 
 
 class _Inbox(NamedTuple):
@@ -118,6 +127,7 @@ class Session:
         self._run = 0
         self._peer = b""
         self._sent = self._received = 0
+        self.summary: RunSummary | None = None  # of the last run, whatever ended it
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -189,9 +199,10 @@ class Session:
         proposer: Proposer,
         on_columns: Callable[[Columns], bool],
         stop: threading.Event | None = None,
-    ) -> RunSummary:
+    ) -> Done:
         """One run, to its DONE. ``on_columns`` gets finished traces as they come and returns True to stop the run;
-        another thread stops it with ``stop``."""
+        another thread stops it with ``stop``. Afterwards, also after an error, ``summary`` says how it went."""
+        self.summary = None
         if self.closed:
             raise HostLostError("this session is closed")
         self._run += 1
@@ -201,7 +212,7 @@ class Session:
         try:
             self._send(wire.encode_run(config, self._run))
             with Interrupts() as interrupts:
-                done = conversation.converse(interrupts)
+                return conversation.converse(interrupts)
         except KeyboardInterrupt as interrupt:
             self._cancel(conversation)
             raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
@@ -215,14 +226,16 @@ class Session:
         except BaseException:
             self._cancel(conversation)
             raise
-        return RunSummary(
-            done,
-            time.monotonic() - started,
-            self._sent - sent,
-            self._received - received,
-            conversation.steps_messages,
-            conversation.requests,
-        )
+        finally:
+            self.summary = RunSummary(
+                conversation.done,
+                0 if conversation.done is not None else conversation.came,
+                time.monotonic() - started,
+                self._sent - sent,
+                self._received - received,
+                conversation.steps_messages,
+                conversation.requests,
+            )
 
     def _cancel(self, conversation: _Conversation) -> None:
         """Stops the run and takes in what had finished. If the host does not stop, the family is ended."""
@@ -393,6 +406,7 @@ class _Conversation:
         self._seen = np.zeros(config.n_traces, dtype=np.bool_)
         self._silence = 30.0 + 10.0 * config.trace_timeout if config.trace_timeout else float("inf")
         self._cancelled = False
+        self.done: Done | None = None
         self.steps_messages = 0
         self.requests = 0
 
@@ -449,12 +463,18 @@ class _Conversation:
         for columns in parts:
             self._proposer.end_trace(columns.traces["trace"])
 
+    @property
+    def came(self) -> int:
+        """How many traces have come."""
+        return int(np.count_nonzero(self._seen))
+
     def _check_done(self, done: Done) -> None:
-        came = int(np.count_nonzero(self._seen))
+        came = self.came
         if done.traces != came:
             raise ProtocolError(f"DONE: traces {done.traces}, but {came} came")
         if not self._cancelled and (done.cancelled or came != self._config.n_traces):
             raise ProtocolError(f"DONE: after {came} traces of {self._config.n_traces}, and nobody cancelled the run")
+        self.done = done
 
     def cancel(self) -> Done:
         """CANCEL, then everything up to DONE; requests are no longer answered."""

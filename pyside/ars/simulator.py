@@ -30,7 +30,7 @@ from ars.progress import NoProgress, Progress, make_progress
 from ars.proposers import HandProposer, PriorProposer, Proposal
 from ars.recorder import Recorder
 from ars.remote import Announce, Listen, listen_at
-from ars.session import RunSummary, Session
+from ars.session import Session
 from ars.wire import RunConfig
 
 if TYPE_CHECKING:
@@ -506,13 +506,13 @@ class Simulator:
             recorder.resumed(kept.lost)
         with self._exclusively():
             try:
-                stats = self._work(config, proposer, recorder)
+                self._work(config, proposer, recorder)
             except (ArsError, RunInterrupted) as error:
-                error.partial = result(recorder, {})
+                error.partial = result(recorder, recorder.stats())
                 raise
             finally:
                 progress.close()
-        found = result(recorder, stats)
+        found = result(recorder, recorder.stats())
         if failure := recorder.error():
             failure.partial = found
             raise failure
@@ -535,11 +535,9 @@ class Simulator:
         proposer: HandProposer | PriorProposer | NetworkProposer,
         recorder: Recorder,
         stop: threading.Event | None = None,
-    ) -> dict[str, float]:
+    ) -> None:
         """Runs until every trace is in. A simulator that is lost is started again and does what is missing."""
-        summary: RunSummary | None = None
-        fruitless = restarts = 0
-        kept = recorder.done
+        fruitless = 0
         while True:
             before = recorder.done
             try:
@@ -548,20 +546,15 @@ class Simulator:
                 for first, count in missing:
                     assert session is not None
                     part = config._replace(first_trace=first, n_traces=count)
-                    done = self._one_run(session, part, proposer, recorder, stop)
-                    summary = done if summary is None else summary + done
+                    self._one_run(session, part, proposer, recorder, stop)
                     if recorder.stopped or (stop is not None and stop.is_set()):
                         break
-                stats = summary.stats() if summary else {}
-                if kept and stats.get("seconds"):
-                    stats["traces_per_second"] = (recorder.done - kept) / stats["seconds"]
-                return {**stats, "restarts": restarts, "traces_resumed": kept}
+                return
             except (HostLostError, LaunchError) as error:
                 fruitless = 1 if recorder.done > before else fruitless + 1
-                if fruitless > self.max_restarts or (isinstance(error, LaunchError) and not restarts):
+                if fruitless > self.max_restarts or (isinstance(error, LaunchError) and not recorder.restarts):
                     raise
                 recorder.lost(error)
-                restarts += 1
             except KeyboardInterrupt as interrupt:
                 if isinstance(interrupt, RunInterrupted):
                     raise
@@ -574,22 +567,22 @@ class Simulator:
         proposer: HandProposer | PriorProposer | NetworkProposer,
         recorder: Recorder,
         stop: threading.Event | None,
-    ) -> RunSummary:
+    ) -> None:
         def take(columns: Columns) -> bool:
             return recorder.take(columns, lambda: session.known_sites, session.stderr_text)
 
         try:
-            summary = session.run(config, proposer, take, stop)
+            done = session.run(config, proposer, take, stop)
         finally:
             recorder.sites = session.known_sites
-        if summary.done.forks_refused:
+            recorder.count(session.summary)
+        if done.forks_refused:
             _log.warning(
                 "the system refused %d forks, and the run went on with %d workers; raise the limit of processes "
                 "(max_processes, ulimit -u, pids.max) or give fewer workers",
-                summary.done.forks_refused,
-                summary.done.fewest_workers,
+                done.forks_refused,
+                done.fewest_workers,
             )
-        return summary
 
     @contextlib.contextmanager
     def _exclusively(self) -> Iterator[None]:

@@ -89,8 +89,13 @@ def test_one_death_costs_nothing(role: str, csim: Callable[[str], str]) -> None:
         for method in ("ars", "ic", "biased"):
             assert post.log_weights(method).tobytes() == right.log_weights(method).tobytes()
         assert post["mu"].tobytes() == right["mu"].tobytes()
+        for name in ("traces", "snapshots", "continuations", "tries_q", "tries_p"):
+            assert post.stats[name] == right.stats[name] > 0, name
+        assert post.stats["requests"] >= right.stats["requests"]
         lost = role in ("host", "zygote")
         assert post.stats["restarts"] == lost
+        assert right.stats["traces_of_lost_hosts"] == 0
+        assert 0 <= post.stats["traces_of_lost_hosts"] < 150 * lost + (not lost)
         if lost:
             assert post.failures.incidents[0].kind == "lost_host"
             assert "signal 9" in post.failures.incidents[0].text or "SIGKILL" in post.failures.incidents[0].text
@@ -142,6 +147,8 @@ def test_a_killed_controller_leaves_nothing_and_can_be_resumed(csim: Callable[[s
         assert "resumed after 1 lost controllers" in resumed.summary()
         assert not resumed.failures
         assert not whole.failures.incidents
+        for name in ("traces", "snapshots", "continuations", "tries_q", "tries_p"):
+            assert resumed.stats[name] == whole.stats[name] > 0, name
         assert resumed.log_weights("ars").tobytes() == whole.log_weights("ars").tobytes()
         assert resumed["mu"].tobytes() == whole["mu"].tobytes()
         again = sim.posterior(OBSERVE, 1000, budget=BUDGET, seed=5, resume=folder)

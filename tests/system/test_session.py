@@ -103,6 +103,11 @@ def test_a_host_that_dies_is_an_error_with_what_had_finished(fake: Callable[...,
         posterior(sim, 1000)
     assert isinstance(caught.value.partial, ars.Posterior)
     assert len(caught.value.partial) == 32
+    stats = caught.value.partial.stats
+    assert stats["traces_of_lost_hosts"] == 32
+    assert stats["requests"] >= 64
+    assert stats["traces_per_second"] == 32 / stats["seconds"]
+    assert "workers_started" not in stats  # nobody knows
     assert not sim.running
 
 
@@ -116,6 +121,12 @@ def test_a_host_that_dies_is_started_again_and_the_run_goes_on(
     np.testing.assert_array_equal(post["x"], 5.0 + np.arange(100))
     np.testing.assert_array_equal(post["u"], 0.1 * (5.0 + np.arange(100)))
     assert post.stats["restarts"] == 3
+    assert post.stats["traces_of_lost_hosts"] == 96  # the last host's counters are for 4
+    whole = posterior(fake(), 100)
+    assert post.stats["requests"] >= whole.stats["requests"] == 200  # ours, so known of lost hosts too
+    assert post.stats["zmq_messages_received"] >= whole.stats["zmq_messages_received"]
+    assert post.stats["workers_started"] == whole.stats["workers_started"]  # of the one host that told
+    assert whole.stats["traces_of_lost_hosts"] == 0
     assert not post.failures
     assert [incident.kind for incident in post.failures.incidents] == ["lost_host"] * 3
     assert "boom: the world ended" in post.failures.incidents[0].text
