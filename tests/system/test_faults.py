@@ -263,6 +263,29 @@ def test_a_trace_that_needs_more_memory_than_it_may_fails(start: Callable[..., a
     assert len(posterior(start("hungry", 200, max_memory=400 << 20), 5)) == 5
 
 
+def test_a_trace_that_is_too_long_for_the_memory_fails_by_name(start: Callable[..., ars.Simulator]) -> None:
+    post = posterior(start("wordy", 300, max_memory=6 << 20), 30, on_failure="zero")
+    right = posterior(start("wordy", 0), 30)
+    hungry = right["hungry"] < 0.2
+    assert dict(post.failures) == {"memory": int(hungry.sum())}
+    assert "no room for a trace of more than" in post.failures.examples[0].text
+    assert post.failures.examples[0].site == "word"
+    assert post.stats["replays"] == hungry.sum()  # the memory may have been short because of the traces before
+    assert post["sum"][~hungry].tobytes() == right["sum"][~hungry].tobytes()
+
+
+def test_a_process_that_vanishes_is_a_failure_by_name(start: Callable[..., ars.Simulator]) -> None:
+    """The simulator ignores SIGCHLD, so how its children end is nowhere to be found."""
+    post = posterior(start("vanishing"), 30, on_failure="zero")
+    right = posterior(start("vanishing"), 30, budget=None, in_loops="prior")  # no continuations
+    vanishes = right["vanishes"] < 0.2
+    assert dict(post.failures) == {"lost": int(vanishes.sum())}
+    example = post.failures.examples[0]
+    assert "of the loop trap door vanished" in example.text
+    assert (example.loop, example.seed) == ("trap door", 3)
+    assert post["sum"][~vanishes].tobytes() == right["sum"][~vanishes].tobytes()
+
+
 def test_more_loops_than_processes_lower_the_number_of_workers(
     start: Callable[..., ars.Simulator], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,5 +1,6 @@
 /* faults.c: simulators for the tests of limits. Usage: faults WHAT [ARGUMENTS] */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,27 @@ static void hungry(void) {
         if (!memory) abort();
         memset(memory, 1, (size_t)argument << 20);
         free(memory);
+    }
+}
+
+/* A trace with more draws than there is memory for. */
+static void wordy(void) {
+    if (ars_sample("hungry", ars_uniform(0, 1)) >= 0.2) return;
+    for (int i = 0; i < 1000 * argument; i++) ars_sample("word", ars_uniform(0, 1));
+}
+
+/* ---- a continuation that dies while nobody keeps its children's ends: how it died cannot be known ------------------------ */
+
+static void vanishing(void) {
+    bool vanishes = ars_sample("vanishes", ars_uniform(0, 1)) < 0.2;
+    for (;;) {
+        rs_start("trap door");
+        double x = ars_sample("x", ars_uniform(0, 1));
+        if (vanishes && ars_in_continuation()) abort();
+        if (x < 0.5) {
+            rs_end();
+            return;
+        }
     }
 }
 
@@ -101,6 +123,8 @@ static void model(void *user) {
     double x = ars_sample("first", ars_normal(0, 1));
     if (strcmp(what, "leaky") == 0) leaky();
     if (strcmp(what, "hungry") == 0) hungry();
+    if (strcmp(what, "wordy") == 0) wordy();
+    if (strcmp(what, "vanishing") == 0) vanishing();
     if (strcmp(what, "slow_try") == 0) slow_try();
     if (strcmp(what, "long_loop") == 0) long_loop();
     if (strcmp(what, "barrier") == 0) barrier(250);
@@ -123,6 +147,7 @@ static void model(void *user) {
 int main(int argc, char **argv) {
     what = argc > 1 ? argv[1] : "";
     argument = argc > 2 ? atoi(argv[2]) : 0;
+    if (strcmp(what, "vanishing") == 0) signal(SIGCHLD, SIG_IGN);
     arrived = mmap(NULL, sizeof *arrived, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (arrived == MAP_FAILED) return 1;
     return ars_main(argc, argv, model, NULL);
