@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", choices=(*_EXPERIMENTS, "all"), help="which")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="minutes per experiment on two cores (the default)")
-    size.add_argument("--full", action="store_true", help="the paper's settings: hours, to be run in the background")
+    size.add_argument("--full", action="store_true", help="the paper's networks; hours, to be run in the background")
     size.add_argument("--tiny", action="store_true", help="seconds: shows that it runs, and little else")
     parser.add_argument(
         "--output",

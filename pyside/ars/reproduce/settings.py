@@ -1,8 +1,10 @@
 """How much of each experiment is run.
 
-``full`` has the paper's networks, but for the traces that Mini-SHERPA's is trained on, which are half as many, and
-fewer and shorter runs with estimates: 10 of 5,000 instead of 100 of 100,000. Weightings without estimates have longer
-runs of their own, because it takes many traces to see how bad the naive one is; Marsaglia's are as long as the paper's.
+``full`` has the paper's networks, proposals and limits. It differs in what would take days on two cores: the traces
+that Mini-SHERPA's network is trained on are half as many; the runs with estimates are 10 (Mini-SHERPA: 5) of 5,000
+traces instead of 100 of 100,000; the ground truth of Mini-SHERPA has 400,000 traces at most instead of 12 million, and
+a second computation, without the simulator, beside it. Weightings without estimates have longer runs of their own,
+because it takes many traces to see how bad the naive one is; Marsaglia's are as long as the paper's.
 """
 
 from __future__ import annotations
