@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from step_builder import Request, steps_of
 
@@ -19,6 +20,7 @@ from ars.wire import PRIOR, Replies, SiteTable, StepBatch
 torch = pytest.importorskip("torch")
 from ars.network import NetworkConfig, ProposalNetwork, SiteSpec, TraceBatch, Vocabulary  # noqa: E402
 from ars.network.proposer import NetworkProposer, UsualPriors  # noqa: E402
+from ars.network.serving import Asked, ServingNetwork  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -295,8 +297,31 @@ def test_more_questions_and_states_than_are_kept(network: ProposalNetwork, monke
 
     expected = twice(NetworkProposer(network, OBSERVED))
     for kept in (1, 3, 50):
-        monkeypatch.setattr("ars.network.serving._KEPT", kept)
+        monkeypatch.setattr("ars.network.serving._KEPT_QUESTIONS", 400 * kept)  # a row has 392 bytes
+        monkeypatch.setattr("ars.network.serving._KEPT_STATES", kept)
         assert twice(NetworkProposer(network, OBSERVED)) == expected
+
+
+def test_what_thousands_of_sites_are_asked_is_computed_once() -> None:
+    """In a large network too: a trace of 2,000 sites, time and again, is as cheap as one of 2."""
+    config = NetworkConfig(lstm_dim=512)
+    network = ProposalNetwork(config, Vocabulary([SiteSpec("x", DistKind.NORMAL, 2)]), {"y": (2,)}, seed=1)
+    computed = 0
+
+    def describe(places: npt.NDArray[np.int64]) -> Asked:
+        nonlocal computed
+        n = len(places)
+        computed += n
+        prior = np.tile([0.0, 1.0, 0.0, 0.0], (n, 1))
+        return Asked(np.zeros(n, np.int64), places, prior, np.zeros((n, 0)), np.zeros(n, np.int64))
+
+    with torch.inference_mode():
+        serving = ServingNetwork(network, network.observe({"y": torch.zeros(1, 2)}))
+        keys = [b"%d" % i for i in range(2000)]
+        for _ in range(3):
+            rows = np.concatenate([serving.questions(keys[i : i + 8], describe) for i in range(0, 2000, 8)])
+            assert len(np.unique(rows)) == 2000
+    assert computed == 2000
 
 
 def test_a_categorical_proposal_has_as_many_categories_as_its_prior(network: ProposalNetwork) -> None:

@@ -33,7 +33,8 @@ from ars.network.pool import Slots, StatePool
 __all__ = ["BLOCK", "Asked", "Previous", "ServingNetwork", "in_blocks"]
 
 BLOCK: Final = 16
-_KEPT: Final = 1024  # questions, and states whose recurrent product is known
+_KEPT_QUESTIONS: Final = 64 << 20  # bytes, of which only those in use take memory
+_KEPT_STATES: Final = 1024  # whose recurrent product is known
 
 Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -262,15 +263,18 @@ def _contiguous(*arrays: Array) -> tuple[Array, ...]:
 
 
 class _Questions:
-    """What questions add to a step, by their bytes. When the table is full it is begun anew."""
+    """What questions add to a step, by their bytes. When the table is full it is begun anew, so it should hold all
+    questions of a trace: its sites, if their priors are the same in every trace."""
 
     def __init__(self, gates: int, hidden: int, categories: int) -> None:
         self._rows: dict[bytes, int] = {}
-        self._allocate(_KEPT, gates, hidden, categories)
+        row = 4 * (gates + hidden) + 8 * (6 + categories)
+        self._allocate(max(_KEPT_QUESTIONS // row, 1), gates, hidden, categories)
 
     def _allocate(self, capacity: int, gates: int, hidden: int, categories: int) -> None:
-        self.gates = torch.zeros((capacity, gates))
-        self.hidden = torch.zeros((capacity, hidden))  # of the head's hidden layer
+        # Not filled with anything, so that a page has no memory before a question is put there.
+        self.gates = torch.empty((capacity, gates))
+        self.hidden = torch.empty((capacity, hidden))  # of the head's hidden layer, if the site is known
         self.kind = np.zeros(capacity, np.int64)
         self.prior = np.zeros((capacity, 4))
         self.categories = np.zeros((capacity, categories))
@@ -318,8 +322,8 @@ class _Recurrent:
     """Products of states and the recurrent weights, by the states' numbers. Row 0 is that of the start: h is 0."""
 
     def __init__(self, depth: int, gates: int) -> None:
-        self._rows = torch.zeros((depth, _KEPT, gates))
-        self._number = np.zeros(_KEPT, np.uint64)
+        self._rows = torch.zeros((depth, _KEPT_STATES, gates))
+        self._number = np.zeros(_KEPT_STATES, np.uint64)
         self._used = 1
 
     def get(self, pool: StatePool, slots: Slots, weights: Sequence[Tensor]) -> Tensor:

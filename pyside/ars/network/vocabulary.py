@@ -24,6 +24,7 @@ class Vocabulary:
     def __init__(self, sites: Iterable[SiteSpec] = ()) -> None:
         self._sites: list[SiteSpec] = []
         self._index: dict[str, int] = {}
+        self._categories = 0
         for site in sites:
             if site.address in self._index:
                 raise ValueError(f"{site.address!r} is in the list of sites twice")
@@ -37,6 +38,12 @@ class Vocabulary:
         site = SiteSpec(site.address, DistKind(site.kind), int(site.n_params))
         if site.kind is DistKind.CATEGORICAL and not 1 <= site.n_params <= MAX_CATEGORIES:
             raise ValueError(f"{site.address!r}: {site.n_params} categories, must be from 1 to {MAX_CATEGORIES}")
+        index = self._place(site)
+        if site.kind is DistKind.CATEGORICAL:
+            self._categories = max(self._categories, site.n_params)
+        return index
+
+    def _place(self, site: SiteSpec) -> int:
         index = self._index.get(site.address)
         if index is None:
             self._index[site.address] = len(self._sites)
@@ -58,8 +65,8 @@ class Vocabulary:
 
     @property
     def categories(self) -> int:
-        """The largest number of categories of any site; 0 if none is Categorical."""
-        return max((site.n_params for site in self._sites if site.kind is DistKind.CATEGORICAL), default=0)
+        """The largest number of categories of any site; 0 if none is Categorical. Asked for while requests wait."""
+        return self._categories
 
     def copy(self) -> Vocabulary:
         return Vocabulary(self._sites)
