@@ -4,7 +4,7 @@
  *   loop     LOOPS nested loops, each of which accepts with ACCEPTANCE
  *   bare     FORKS times fork, _exit and waitpid; the result `cpu` is what they cost together, in seconds
  *   memory   the loop, and what its snapshot costs: `private` and `tables`, in bytes
- *   sites    SITES draws of different names
+ *   sites    DRAWS draws, all of SITES names in turn, or of one of the sets that more than DRAWS names make
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -16,7 +16,7 @@
 
 #include "args.h"
 
-enum { FORKS = 50, MOST_SITES = 4096 };
+enum { FORKS = 50, DRAWS = 20, MOST_SITES = 4096 };
 
 struct parameters {
     double acceptance;
@@ -114,7 +114,8 @@ static void memory(void *user) {
 static void sites(void *user) {
     const struct parameters *with = user;
     double sum = 0;
-    for (int i = 0; i < with->sites; i++) sum += ars_sample(with->names[i], ars_normal(0, 1));
+    int groups = with->sites / DRAWS, group = groups > 1 ? (int)(groups * ars_draw(ars_uniform(0, 1))) % groups : 0;
+    for (int i = 0; i < DRAWS; i++) sum += ars_sample(with->names[(group * DRAWS + i) % with->sites], ars_normal(0, 1));
     ars_observe("y", ars_normal(sum, 1));
 }
 

@@ -78,7 +78,7 @@ def test_infer_and_its_stages(directory: str) -> None:
 
 def test_sites(directory: str) -> None:
     found = by_metric(list(sites.run(SMALLEST, directory)))
-    assert [m.case["sites"] for m in found["sites: controller"]] == [2, 8]
+    assert [m.case["sites"] for m in found["sites: controller"]] == [2, 40]
     assert found["sites: over 2 sites"][0].value == 1
 
 
