@@ -96,7 +96,7 @@ def schemes(
     """The default training beside the alternative one, on the same observations."""
     network, found = accepted
     rows = [_scheme("accepted", network, each) for each in found]
-    few = dataclasses.replace(settings.marsaglia_runs, repeats=max(2, settings.marsaglia_runs.repeats // 2))
+    few = dataclasses.replace(settings.marsaglia_runs, repeats=max(2, settings.marsaglia_runs.repeats // 5))
     with Simulator([str(executable)]) as sim:
         other = trained(work, sim, "marsaglia-all", settings.marsaglia, train_on="all")
         for observed in OBSERVED:
