@@ -466,7 +466,9 @@ def test_refused_forks_of_a_trace_lower_the_number_of_workers(launch: Launch) ->
     assert sorted(c.traces) == list(range(60))
     assert {t.number: (t.failure, t.detail) for t in c.traces.values() if t.failure} == {30: (FORK, 11)}
     replays, refused, fewest = c.done[10:]
-    assert (replays, refused, fewest) == (1 + 3 + 3, 1 + 3 + 4, 1)
+    # Refusals of trace 30 that come while there is more than one worker lower their number, and do not count as tries.
+    assert fewest == 1 and refused == replays + 1
+    assert 1 + 3 + 3 <= replays <= 1 + 3 + 3 + 3
     assert "going on with 1 worker\n" in c.stderr.read_text()
     c.traces.clear()
     c.send(g.run(2, n=60, flags=g.PROPOSE_PRIOR, first=1000))

@@ -19,6 +19,7 @@ import pytest
 
 from ars.cli import main
 from ars.keys import Keys, make_pair
+from ars.launch import find_host
 from ars.remote import Listen, listen_at
 
 ARS = [sys.executable, "-c", "import sys; from ars.cli import main; sys.exit(main())"]
@@ -67,8 +68,10 @@ class Waiting:
         line = self.read_until(r"waiting at tcp://127\.0\.0\.1:\d+ for the simulator, at most \d+ s\..*run\n  (.*)\n")[
             1
         ]
+        env = {**os.environ, "ARS_HOST": find_host(os.environ)}  # there it is on the PATH
+        command = ["sh", "-c", f"exec env {line}"]
         with (self._machine / "stderr").open("wb") as err:
-            self.started.append(subprocess.Popen(["sh", "-c", f"exec env {line}"], cwd=self._machine, stderr=err))
+            self.started.append(subprocess.Popen(command, cwd=self._machine, stderr=err, env=env))
         return self.started[-1]
 
     def end(self) -> tuple[int, str]:
