@@ -13,7 +13,7 @@
 
 /* A counter-based stream (Philox4x32-10): key from (seed, stream), counter from (trace, block). Equal arguments give
  * equal draws on every machine; different streams are independent. */
-enum { ARS__RNG_BLOCKS = 4, ARS__RNG_WORDS = 4 * ARS__RNG_BLOCKS };
+enum { ARS__RNG_BLOCKS = 8, ARS__RNG_WORDS = 4 * ARS__RNG_BLOCKS };
 typedef struct ars__rng {
     uint32_t key[2];
     uint64_t trace;

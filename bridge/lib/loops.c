@@ -204,9 +204,7 @@ void ars__loop_again(struct ars__loop *loop) {
     ars__me.told = loop->entry_told;
 }
 
-bool ars__rs_start(ars__site *site, void *frame_address, const void *pin) {
-    if (ars__me.role == ARS__ALONE) return false;
-    const char *frame = frame_address, *pointer = __builtin_frame_address(0);
+static __attribute__((noinline)) bool start(ars__site *site, const char *frame, const char *pointer, const void *pin) {
     int kept = errno;
     ars__loop_needs_trace(site, "rs_start");
     struct ars__loop *top = ars__top(&ars__me.loops);
@@ -225,6 +223,10 @@ bool ars__rs_start(ars__site *site, void *frame_address, const void *pin) {
     bool fresh = enter(site, frame, pointer, pin);
     errno = kept;
     return fresh;
+}
+
+bool ars__rs_start(ars__site *site, void *frame, const void *pin) {
+    return ars__me.role != ARS__ALONE && start(site, frame, __builtin_frame_address(0), pin);
 }
 
 void ars__rs_end(void *frame, const char *file, const char *func) {

@@ -2,8 +2,9 @@
  * it. */
 #include <math.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
+#if defined(__x86_64__) && !defined(ARS__NO_AVX2)
+#define USE_AVX2
+#include <immintrin.h>
 #endif
 
 #include "dist.h"
@@ -55,54 +56,67 @@ void ars__rng_init(ars__rng *rng, uint64_t seed, uint64_t trace, uint64_t stream
     rng->used = ARS__RNG_WORDS;
 }
 
-#ifdef __SSE2__
-
-/* Two blocks side by side. Each 64-bit lane holds one word of a block in its lower half; what is in the upper half does
- * not matter. One block alone waits for its own multiplications most of the time. */
-struct two {
-    __m128i c0, c1, c2, c3;
-};
-
-static inline struct two two_counters(uint64_t block, uint64_t trace) {
-    __m128i low = _mm_set_epi64x((long long)(block + 1), (long long)block), high = _mm_set1_epi64x((long long)trace);
-    return (struct two){low, _mm_srli_epi64(low, 32), high, _mm_srli_epi64(high, 32)};
-}
-
-static inline struct two round_of_two(struct two c, __m128i k0, __m128i k1) {
-    __m128i first = _mm_mul_epu32(c.c0, _mm_set1_epi64x(M0)), second = _mm_mul_epu32(c.c2, _mm_set1_epi64x(M1));
-    return (struct two){_mm_xor_si128(_mm_xor_si128(_mm_srli_epi64(second, 32), c.c1), k0), second,
-                        _mm_xor_si128(_mm_xor_si128(_mm_srli_epi64(first, 32), c.c3), k1), first};
-}
-
-static inline void store_two(struct two c, uint32_t out[8]) {
-    __m128i front = _mm_unpacklo_epi32(c.c0, c.c1), back = _mm_unpacklo_epi32(c.c2, c.c3);
-    _mm_storeu_si128((__m128i *)(void *)out, _mm_unpacklo_epi64(front, back));
-    front = _mm_unpackhi_epi32(c.c0, c.c1), back = _mm_unpackhi_epi32(c.c2, c.c3);
-    _mm_storeu_si128((__m128i *)(void *)(out + 4), _mm_unpacklo_epi64(front, back));
-}
-
-static void make_blocks(const ars__rng *rng, uint32_t out[ARS__RNG_WORDS]) {
-    struct two c = two_counters(rng->block, rng->trace), d = two_counters(rng->block + 2, rng->trace);
-    __m128i k0 = _mm_set1_epi32((int)rng->key[0]), k1 = _mm_set1_epi32((int)rng->key[1]);
-    for (int round = 0; round < ROUNDS; round++) {
-        c = round_of_two(c, k0, k1);
-        d = round_of_two(d, k0, k1);
-        k0 = _mm_add_epi32(k0, _mm_set1_epi32((int)W0));
-        k1 = _mm_add_epi32(k1, _mm_set1_epi32((int)W1));
-    }
-    store_two(c, out);
-    store_two(d, out + 8);
-}
-
-#else
-
-static void make_blocks(const ars__rng *rng, uint32_t out[ARS__RNG_WORDS]) {
+static void one_by_one(const ars__rng *rng, uint32_t out[ARS__RNG_WORDS]) {
     for (unsigned i = 0; i < ARS__RNG_BLOCKS; i++) {
         uint64_t block = rng->block + i;
         const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)rng->trace,
                                      (uint32_t)(rng->trace >> 32)};
         ars__philox(counter, rng->key, out + 4 * i);
     }
+}
+
+#ifdef USE_AVX2
+
+/* Four blocks side by side. Each 64-bit lane holds one word of a block in its lower half; what is in the upper half does
+ * not matter. */
+struct four {
+    __m256i c0, c1, c2, c3;
+};
+#define AVX2 __attribute__((target("avx2")))
+
+AVX2 static inline struct four four_counters(uint64_t block, uint64_t trace) {
+    __m256i low = _mm256_add_epi64(_mm256_set1_epi64x((long long)block), _mm256_set_epi64x(3, 2, 1, 0));
+    __m256i high = _mm256_set1_epi64x((long long)trace);
+    return (struct four){low, _mm256_srli_epi64(low, 32), high, _mm256_srli_epi64(high, 32)};
+}
+
+AVX2 static inline struct four round_of_four(struct four c, __m256i k0, __m256i k1) {
+    __m256i first = _mm256_mul_epu32(c.c0, _mm256_set1_epi64x(M0));
+    __m256i second = _mm256_mul_epu32(c.c2, _mm256_set1_epi64x(M1));
+    return (struct four){_mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(second, 32), c.c1), k0), second,
+                         _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(first, 32), c.c3), k1), first};
+}
+
+AVX2 static inline void store_four(struct four c, uint32_t out[16]) {
+    __m256i even = _mm256_unpacklo_epi64(_mm256_unpacklo_epi32(c.c0, c.c1), _mm256_unpacklo_epi32(c.c2, c.c3));
+    __m256i odd = _mm256_unpacklo_epi64(_mm256_unpackhi_epi32(c.c0, c.c1), _mm256_unpackhi_epi32(c.c2, c.c3));
+    _mm256_storeu_si256((__m256i *)(void *)out, _mm256_permute2x128_si256(even, odd, 0x20));
+    _mm256_storeu_si256((__m256i *)(void *)(out + 8), _mm256_permute2x128_si256(even, odd, 0x31));
+}
+
+/* Two times four: one alone waits for its own multiplications half of the time. */
+AVX2 static void four_by_four(const ars__rng *rng, uint32_t out[ARS__RNG_WORDS]) {
+    _Static_assert(ARS__RNG_BLOCKS == 8, "two times four");
+    struct four c = four_counters(rng->block, rng->trace), d = four_counters(rng->block + 4, rng->trace);
+    __m256i k0 = _mm256_set1_epi32((int)rng->key[0]), k1 = _mm256_set1_epi32((int)rng->key[1]);
+    for (int round = 0; round < ROUNDS; round++) {
+        c = round_of_four(c, k0, k1);
+        d = round_of_four(d, k0, k1);
+        k0 = _mm256_add_epi32(k0, _mm256_set1_epi32((int)W0));
+        k1 = _mm256_add_epi32(k1, _mm256_set1_epi32((int)W1));
+    }
+    store_four(c, out);
+    store_four(d, out + 16);
+}
+
+static void make_blocks(const ars__rng *rng, uint32_t out[ARS__RNG_WORDS]) {
+    (__builtin_cpu_supports("avx2") ? four_by_four : one_by_one)(rng, out);
+}
+
+#else
+
+static void make_blocks(const ars__rng *rng, uint32_t out[ARS__RNG_WORDS]) {
+    one_by_one(rng, out);
 }
 
 #endif

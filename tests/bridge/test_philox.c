@@ -27,15 +27,15 @@ static void counter_layout(void) {
     ars__rng rng;
     uint64_t trace = 0x0123456789abcdefu;
     ars__rng_init(&rng, 7, trace, 3);
-    for (uint32_t block = 0; block < 11; block++) {
+    for (uint32_t block = 0; block < 21; block++) {
         uint32_t counter[4] = {block, 0, 0x89abcdefu, 0x01234567u}, out[4];
         ars__philox(counter, rng.key, out);
         for (int i = 0; i < 4; i += 2) CHECK(ars__rng_u64(&rng) == ((uint64_t)out[i] << 32 | out[i + 1]));
     }
     rng.block = 0xffffffffu;
     rng.used = ARS__RNG_WORDS;
-    for (uint32_t block = 0; block < 2; block++) { /* the last one below 2^32, and the next */
-        uint32_t counter[4] = {block - 1, block, 0x89abcdefu, 0x01234567u}, out[4];
+    for (uint32_t block = 0; block < 9; block++) { /* the last one below 2^32, and those after it */
+        uint32_t counter[4] = {block - 1, block > 0, 0x89abcdefu, 0x01234567u}, out[4];
         ars__philox(counter, rng.key, out);
         for (int i = 0; i < 4; i += 2) CHECK(ars__rng_u64(&rng) == ((uint64_t)out[i] << 32 | out[i + 1]));
     }
