@@ -18,30 +18,54 @@ from torch.autograd.function import once_differentiable
 __all__ = ["run_lstm", "run_lstm_on_trees"]
 
 
+_Steps = Sequence[tuple[slice, slice | Tensor | None]]  # the rows of every step, and those that they go on from
+
+
+def _run(x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, steps: _Steps) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gates, cells, their tanh, and outputs, of all rows. Gates are in torch's order: input, forget, cell, output."""
+    width = w_hh.shape[1]
+    gates = torch.addmm(bias, x, w_ih.t())
+    cells = gates.new_empty((len(x), width))
+    squashed = torch.empty_like(cells)
+    hidden = torch.empty_like(cells)
+    for rows, before in steps:
+        gate = gates[rows]
+        if before is not None:
+            gate.addmm_(hidden[before], w_hh.t())
+        gate[:, : 2 * width].sigmoid_()
+        gate[:, 2 * width : 3 * width].tanh_()
+        gate[:, 3 * width :].sigmoid_()
+        i, f, g, o = gate.chunk(4, dim=-1)
+        torch.mul(i, g, out=cells[rows])
+        if before is not None:
+            cells[rows].addcmul_(f, cells[before])
+        torch.tanh(cells[rows], out=squashed[rows])
+        torch.mul(o, squashed[rows], out=hidden[rows])
+    return gates, cells, squashed, hidden
+
+
+def _steps(levels: Sequence[int]) -> list[tuple[slice, slice | None]]:
+    """The rows of every step, and the rows that they go on from: the first ones of the step before."""
+    steps: list[tuple[slice, slice | None]] = []
+    low, before = 0, None
+    for size in levels:
+        steps.append((slice(low, low + size), None if before is None else slice(before, before + size)))
+        low, before = low + size, low
+    return steps
+
+
+def _tree_steps(levels: Sequence[int], previous: Tensor) -> _Steps:
+    """The same for the levels of a tree, whose rows go on from any of the level above."""
+    return [(rows, None if before is None else previous[rows]) for rows, before in _steps(levels)]
+
+
 class _Layer(torch.autograd.Function):
     """x [N, I] -> h [N, H], step after step: ``levels[t]`` rows of the t-th step, each of which goes on from the row of
-    the same place one step before. Gates are in torch's order: input, forget, cell, output."""
+    the same place one step before."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, levels: tuple[int, ...]) -> Tensor:
-        width = w_hh.shape[1]
-        gates = torch.addmm(bias, x, w_ih.t())
-        cells = gates.new_empty((len(x), width))
-        squashed = torch.empty_like(cells)
-        hidden = torch.empty_like(cells)
-        for rows, before in _steps(levels):
-            gate = gates[rows]
-            if before is not None:
-                gate.addmm_(hidden[before], w_hh.t())
-            gate[:, : 2 * width].sigmoid_()
-            gate[:, 2 * width : 3 * width].tanh_()
-            gate[:, 3 * width :].sigmoid_()
-            i, f, g, o = gate.chunk(4, dim=-1)
-            torch.mul(i, g, out=cells[rows])
-            if before is not None:
-                cells[rows].addcmul_(f, cells[before])
-            torch.tanh(cells[rows], out=squashed[rows])
-            torch.mul(o, squashed[rows], out=hidden[rows])
+        gates, cells, squashed, hidden = _run(x, w_ih, w_hh, bias, _steps(levels))
         ctx.save_for_backward(x, w_ih, w_hh, gates, cells, squashed, hidden)
         ctx.levels = levels
         return hidden
@@ -79,16 +103,6 @@ class _Layer(torch.autograd.Function):
         return d_x, d_gates.t() @ x, _recurrent_gradient(d_gates, hidden, ctx.levels), d_gates.sum(dim=0), None
 
 
-def _steps(levels: Sequence[int]) -> list[tuple[slice, slice | None]]:
-    """The rows of every step, and the rows that they go on from: the first ones of the step before."""
-    steps: list[tuple[slice, slice | None]] = []
-    low, before = 0, None
-    for size in levels:
-        steps.append((slice(low, low + size), None if before is None else slice(before, before + size)))
-        low, before = low + size, low
-    return steps
-
-
 def _recurrent_gradient(d_gates: Tensor, hidden: Tensor, levels: tuple[int, ...]) -> Tensor:
     """Of w_hh: one product over all rows that have one before them."""
     first, last = levels[0], levels[-1]
@@ -106,27 +120,7 @@ class _TreeLayer(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor, previous: Tensor, levels: tuple[int, ...]
     ) -> Tensor:
-        width = w_hh.shape[1]
-        gates = torch.addmm(bias, x, w_ih.t())
-        cells = gates.new_empty((len(x), width))
-        squashed = torch.empty_like(cells)
-        hidden = torch.empty_like(cells)
-        low = 0
-        for t, size in enumerate(levels):
-            rows = slice(low, low + size)
-            gate, before = gates[rows], previous[rows]
-            if t:
-                gate.addmm_(hidden[before], w_hh.t())
-            gate[:, : 2 * width].sigmoid_()
-            gate[:, 2 * width : 3 * width].tanh_()
-            gate[:, 3 * width :].sigmoid_()
-            i, f, g, o = gate.chunk(4, dim=-1)
-            torch.mul(i, g, out=cells[rows])
-            if t:
-                cells[rows].addcmul_(f, cells[before])
-            torch.tanh(cells[rows], out=squashed[rows])
-            torch.mul(o, squashed[rows], out=hidden[rows])
-            low += size
+        gates, cells, squashed, hidden = _run(x, w_ih, w_hh, bias, _tree_steps(levels, previous))
         ctx.save_for_backward(x, w_ih, w_hh, gates, cells, squashed, hidden, previous)
         ctx.levels = levels
         return hidden

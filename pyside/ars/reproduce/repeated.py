@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -65,15 +65,16 @@ class Runs(NamedTuple):
 
     def log_weights(self, acceptances: methods.Acceptances | None) -> dict[str, list[Floats]]:
         """By method, of every run."""
-        found: dict[str, list[Floats]] = {}
-        for record in self.records:
-            for method, log_weights in methods.log_weights(record, acceptances).items():
-                found.setdefault(method, []).append(log_weights)
-        longer: dict[str, list[Floats]] = {}
-        for naive in self.naive:
-            for method, log_weights in naive.log_weights(acceptances).items():
-                longer.setdefault(method, []).append(log_weights)
-        return found | longer
+        found = _by_method(methods.log_weights(record, acceptances) for record in self.records)
+        return found | _by_method(naive.log_weights(acceptances) for naive in self.naive)
+
+
+def _by_method(runs: Iterable[Mapping[str, Floats]]) -> dict[str, list[Floats]]:
+    found: dict[str, list[Floats]] = {}
+    for run in runs:
+        for method, log_weights in run.items():
+            found.setdefault(method, []).append(log_weights)
+    return found
 
 
 def runs(sim: Simulator, network: Trained, observed: Observed, settings: Repeats, work: Workspace) -> Runs:
