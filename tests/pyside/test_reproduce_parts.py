@@ -15,6 +15,7 @@ from column_builder import Loop, Sample, Trace, latent, loop_site, pack
 from scipy import stats
 from tests import exact
 
+from ars import diagnostics
 from ars.posterior import Posterior, RunInfo
 from ars.reproduce import convergence, reference, tables
 from ars.reproduce.events import deposits
@@ -192,22 +193,33 @@ def test_exact_shares_are_those_of_draws(setting: str, n: int) -> None:
     assert prior.mean() ** 2 / (prior**2).mean() == pytest.approx(case.ess_share("prior"), rel=0.05)
 
 
-def test_the_reference_of_mini_sherpa_is_its_likelihood(tmp_path: Path) -> None:
+def test_the_reference_of_mini_sherpa_is_its_likelihood() -> None:
     """The means of the counts against another writing of the model, and the picture's against both."""
-    del tmp_path
     rng = np.random.default_rng(4)
     for channel in (1, 2, 3):
         u = rng.random((1, 3 + 2 * (channel - 1)))
-        momentum, thetas, phis = (x[0] for x in reference._latents(u, channel))
+        momentum, thetas, phis = (x[0] for x in reference._decay(u, channel)[:3])
         mean = exact.mini_sherpa_mean(momentum, thetas, phis)
         event = Event(channel, momentum, thetas, phis, np.zeros(400))
         assert deposits(event).ravel() == pytest.approx(mean, rel=1e-9, abs=1e-12)
         counts = rng.normal(mean, np.maximum(np.sqrt(mean), 0.3))
         truth = stats.norm(mean, np.maximum(np.sqrt(mean), 0.3)).logpdf(counts).sum()
         assert reference.log_likelihood(u, channel, counts)[0] == pytest.approx(truth, rel=1e-10)
-    # the angles' prior: the density |x| / s^2
-    thetas = reference._latents(rng.random((20_000, 5)), 2)[1][:, 0]
-    assert stats.kstest(thetas, lambda x: 0.5 * (1 + np.sign(x) * np.square(x / (math.pi / 4)))).pvalue > 1e-3
+
+
+def test_the_reference_of_mini_sherpa_has_its_prior() -> None:
+    """Whatever momentum and first particle came before, theta has the density 2x / s^2 of |x| and phi is uniform."""
+    u = np.random.default_rng(4).random((20_000, 7))
+    decay = reference._decay(u, 3)
+    before = decay.momentum[:, 0], decay.particles[0][:, 0]
+    for i in range(2):
+        for half in (before[i] < np.median(before[i]), before[i] >= np.median(before[i])):
+            assert stats.kstest(decay.thetas[half, i], lambda x: np.square(x / (math.pi / 4))).pvalue > 1e-3
+            assert stats.kstest(decay.phis[half, i], stats.uniform(0, 2 * math.pi).cdf).pvalue > 1e-3
+    # (-theta, phi) is the same decay as (theta, phi + pi), which is why positive angles are enough
+    for theta, phi in zip(decay.thetas[:10], decay.phis[:10], strict=True):
+        same = exact.mini_sherpa_mean([0.1, -0.2, 14.0], -theta, phi + math.pi)
+        assert same == pytest.approx(exact.mini_sherpa_mean([0.1, -0.2, 14.0], theta, phi), rel=1e-9, abs=1e-12)
 
 
 def test_the_reference_of_mini_sherpa_is_the_mean_likelihood() -> None:
@@ -220,6 +232,21 @@ def test_the_reference_of_mini_sherpa_is_the_mean_likelihood() -> None:
     found = reference.channel_evidence(1, counts, 4000, np.random.default_rng(6))
     error = math.hypot(found.error, plain.std() / plain.mean() / math.sqrt(4000))
     assert abs(found.log_evidence - (logs.max() + math.log(plain.mean()))) < 4 * error
+
+
+def test_the_reference_of_mini_sherpa_finds_every_order_of_the_particles() -> None:
+    """Three particles: points from the whole cube, which can miss nothing, agree with those around the modes."""
+    rng = np.random.default_rng(7)
+    # close to each other and of little energy, so that points from the whole cube have something to say
+    mean = exact.mini_sherpa_mean([0.2, 0.1, 10.5], [0.35, 0.3], [1.0, 4.0])
+    counts = rng.normal(mean, np.maximum(np.sqrt(mean), 0.3))
+    logs = np.concatenate([reference.log_likelihood(rng.random((4000, 7)), 3, counts) for _ in range(40)])
+    plain = diagnostics.log_evidence(logs)
+    found = [reference.channel_evidence(3, counts, 32_000, np.random.default_rng(seed)) for seed in (1, 2)]
+    for each in found:
+        assert abs(each.log_evidence - plain.log_estimate) < 4 * math.hypot(each.error, plain.relative_error)
+        assert each.error < 0.1 and plain.relative_error < 0.1
+    assert abs(found[0].log_evidence - found[1].log_evidence) < 4 * math.hypot(found[0].error, found[1].error)
 
 
 def test_final_numbers_of_equal_weights_and_of_a_known_spread() -> None:

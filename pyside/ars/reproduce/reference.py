@@ -3,8 +3,9 @@
 A channel's latents become numbers in the unit cube, each by the cumulative distribution of its prior (of an accepted
 angle, density |x| / s^2: no loop is left), so that the evidence is the integral of the likelihood over the cube. It is
 found by adaptive importance sampling: points are drawn from Normal kernels around earlier points that fit the data, and
-from the whole cube. Early rounds flatten the weights, so that enough points are left to go on from. The last round is
-weighed on its own, so that the estimate is unbiased however well the kernels came out.
+from the whole cube. The data do not tell the particles apart, so there are six modes to find. Early rounds flatten the
+weights, so that enough points are left to go on from. The last round is weighed on its own, so that the estimate is
+unbiased however well the kernels came out.
 """
 
 from __future__ import annotations
@@ -42,38 +43,48 @@ class Estimate(NamedTuple):
 # ---- the model --------------------------------------------------------------------------------------------------
 
 
-def _latents(u: Floats, channel: int) -> tuple[Floats, Floats, Floats]:
-    """Momentum, thetas and phis from points of the cube."""
+class _Decay(NamedTuple):
+    """What points of the cube stand for, and the momenta of the particles that come of it."""
+
+    momentum: Floats  # of the mother
+    thetas: Floats
+    phis: Floats
+    particles: list[Floats]
+
+
+def _decay(u: Floats, channel: int) -> _Decay:
+    """The cube has two coordinates that the simulator does not have, so that the likelihood is smooth in them.
+
+    Of an angle theta, the absolute value: (-theta, phi) and (theta, phi + pi) are the same decay, equally likely. Of
+    phi, the azimuth in the laboratory: phi itself is measured from the plane of the momentum that is split, which is
+    nearly along z, so that the smallest change of it turns the event around. phi is uniform whatever came before, and
+    so is the azimuth."""
+    n = channel
     momentum = np.stack([u[:, 0] - 0.5, u[:, 1] - 0.5, 10.0 + 10.0 * u[:, 2]], axis=1)
-    n = channel - 1
-    centred = 2.0 * u[:, 3 : 3 + n] - 1.0
-    thetas = _SCALE * np.sign(centred) * np.sqrt(np.abs(centred))
-    return momentum, thetas, 2.0 * math.pi * u[:, 3 + n : 3 + 2 * n]
-
-
-def _particles(momentum: Floats, thetas: Floats, phis: Floats) -> list[Floats]:
-    rest, found = momentum, []
-    n = thetas.shape[1] + 1
+    thetas = _SCALE * np.sqrt(u[:, _MOMENTUM : _MOMENTUM + n - 1])
+    azimuths = 2.0 * math.pi * u[:, _MOMENTUM + n - 1 :]
+    phis = np.empty_like(azimuths)
+    rest, particles = momentum, []
     for i in range(n - 1):
+        turn = np.arctan2(rest[:, 1], rest[:, 0])
+        phis[:, i] = (azimuths[:, i] - turn) % (2.0 * math.pi)
         size = np.linalg.norm(rest, axis=1)
         along = rest / size[:, None]
         # unit vectors across: the images of x and y under the rotation that takes z to `along`
         flat = np.hypot(along[:, 0], along[:, 1])
-        cosine = np.where(flat > 0, along[:, 0] / np.where(flat > 0, flat, 1.0), 1.0)
-        sine = np.where(flat > 0, along[:, 1] / np.where(flat > 0, flat, 1.0), 0.0)
-        x = np.stack([along[:, 2] * cosine, along[:, 2] * sine, -flat], axis=1)
-        y = np.stack([-sine, cosine, np.zeros_like(sine)], axis=1)
+        x = np.stack([along[:, 2] * np.cos(turn), along[:, 2] * np.sin(turn), -flat], axis=1)
+        y = np.stack([-np.sin(turn), np.cos(turn), np.zeros_like(turn)], axis=1)
         across = np.cos(phis[:, i, None]) * x + np.sin(phis[:, i, None]) * y
-        found.append((size / (n - i))[:, None] * (along + np.tan(thetas[:, i, None]) * across))
-        rest = rest - found[-1]
-    return [*found, rest]
+        particles.append((size / (n - i))[:, None] * (along + np.tan(thetas[:, i, None]) * across))
+        rest = rest - particles[-1]
+    return _Decay(momentum, thetas, phis, [*particles, rest])
 
 
 def log_likelihood(u: Floats, channel: int, counts: Floats) -> Floats:
     """Of the 400 counts, for points of the cube."""
     centres = np.arange(_BINS) - _BINS / 2 + 0.5
     mean = np.zeros((len(u), _BINS, _BINS))
-    for v in _particles(*_latents(u, channel)):
+    for v in _decay(u, channel).particles:
         hit = _PLANE * v[:, :2] / v[:, 2:]
         gx = np.exp(-0.5 * np.square(centres - hit[:, :1]))
         gy = np.exp(-0.5 * np.square(centres - hit[:, 1:]))
