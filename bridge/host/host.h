@@ -29,12 +29,17 @@ enum worker_state {
 
 /* The host's own knowledge of a channel: what is in the segment may be anything. */
 struct channel {
-    bool waiting;      /* TAKEN: the controller has the question */
+    bool waiting;      /* TAKEN: the controller has the question, or several */
     uint32_t sequence; /* of questions, over the channel's life */
-    uint32_t ticket;   /* of the question, while waiting */
-    uint32_t site;
-    uint32_t beat;  /* of the process's tries, when last looked at */
-    uint64_t tried; /* time since it changed */
+    uint32_t ticket;   /* of the question, or the first of several, while waiting */
+    uint32_t asked, answered;
+    bool several;                               /* their answers are collected, and handed over together */
+    uint64_t came[(ARS__MOST_STEPS + 63) / 64]; /* of several, a bit for each that was answered */
+    uint32_t filled;                            /* bytes of the mailbox, by answers to several */
+    bool full;                                  /* one did not fit: those after it are not handed over either */
+    uint32_t site;                              /* that it asks about */
+    uint32_t beat;                              /* of the process's tries, when last looked at */
+    uint64_t tried;                             /* time since it changed */
 };
 
 struct worker {
@@ -115,8 +120,9 @@ struct host {
     bool has_keys;     /* CURVE */
     struct buffer sites_out, steps_out;
     uint32_t n_sites_out, n_steps_out;
-    uint32_t unanswered;  /* requests that the controller has */
-    uint64_t steps_since; /* when the first request of steps_out came */
+    uint32_t n_askers_out; /* channels that they come from */
+    uint32_t unanswered;   /* requests that the controller has */
+    uint64_t steps_since;  /* when the first request of steps_out came */
 
     /* columns.c */
     struct buffer columns[ARS__COLUMNS];

@@ -153,7 +153,7 @@ uint64_t ars__steps_due_at(const struct host *host) {
     uint32_t busy = 0;
     if (host->unanswered) return UINT64_MAX;
     for (uint32_t w = 0; w < host->n_workers; w++) busy += host->workers[w].has_order;
-    return 2 * host->n_steps_out >= busy ? 0 : host->steps_since + GATHER_MS * ARS__MS;
+    return 2 * host->n_askers_out >= busy ? 0 : host->steps_since + GATHER_MS * ARS__MS;
 }
 
 static bool steps_due(const struct host *host) {

@@ -19,11 +19,15 @@ static struct ars__channel *mailbox(const struct host *host, uint32_t channel) {
                 ->channel;
 }
 
-static void answer(struct ars__channel *box, const void *body, uint32_t size) {
-    memcpy(box->body, body, size);
+static void announce(struct ars__channel *box, uint32_t size) {
     box->size = size;
     atomic_store_explicit(&box->state, ARS__ANSWERED, memory_order_release);
     ars__futex_wake(&box->state, 1);
+}
+
+static void answer(struct ars__channel *box, const void *body, uint32_t size) {
+    memcpy(box->body, body, size);
+    announce(box, size);
 }
 
 static bool answer_site(struct host *host, struct ars__channel *box, unsigned char *body, uint32_t size,
@@ -44,33 +48,56 @@ static bool answer_site(struct host *host, struct ars__channel *box, unsigned ch
     return true;
 }
 
-static bool take_step(struct host *host, uint32_t channel, struct ars__channel *box, unsigned char *body, uint32_t size,
-                      ars__why *why) {
+/* Checks the requests in `body` and gives them tickets. Returns how many they are; 0: something is wrong. */
+static uint32_t ticket_steps(struct host *host, uint32_t channel, unsigned char *body, uint32_t size, ars__why *why) {
+    const struct worker *worker = &host->workers[worker_of(host, channel)];
+    struct channel *c = &host->channels[channel];
+    uint32_t n = 0;
+    for (size_t at = 0, used; at < size; at += used, n++) {
+        struct ars_wire_step step;
+        if (!ars__check_step(body + at, size - at, ars__sites_known(host), &used, why)) return 0;
+        memcpy(&step, body + at, sizeof step);
+        if (!worker->has_order || step.trace != ars__current_trace(worker))
+            return snprintf(why->text, sizeof why->text, "a step request that is not of the trace in progress"), 0;
+        if (channel >= host->n_workers && !worker->at_work)
+            return snprintf(why->text, sizeof why->text, "a step request of a snapshot that was not told to go"), 0;
+        step.ticket = ++c->sequence << host->ticket_bits | channel;
+        memcpy(body + at, &step, sizeof step);
+        if (n == 0) {
+            c->ticket = step.ticket;
+            c->site = step.site;
+        } else if (step.site != c->site) {
+            return snprintf(why->text, sizeof why->text, "step requests about several sites in one question"), 0;
+        }
+    }
+    if (!n) snprintf(why->text, sizeof why->text, "a question without a step request");
+    return n;
+}
+
+static bool take_steps(struct host *host, uint32_t channel, struct ars__channel *box, unsigned char *body,
+                       uint32_t size, bool several, ars__why *why) {
     struct worker *worker = &host->workers[worker_of(host, channel)];
     struct channel *c = &host->channels[channel];
-    struct ars_wire_step step;
-    size_t used;
-    if (!ars__check_step(body, size, ars__sites_known(host), &used, why)) return false;
-    memcpy(&step, body, sizeof step);
-    if (used != size || !worker->has_order || step.trace != ars__current_trace(worker))
-        return snprintf(why->text, sizeof why->text, "a step request that is not of the trace in progress"), false;
-    if (channel >= host->n_workers && !worker->at_work)
-        return snprintf(why->text, sizeof why->text, "a step request of a snapshot that was not told to go"), false;
-    c->sequence++;
-    step.ticket = c->sequence << host->ticket_bits | channel;
-    memcpy(body, &step, sizeof step);
+    c->asked = ticket_steps(host, channel, body, size, why);
+    if (!c->asked) return false;
+    if (c->asked > (several ? ARS__MOST_STEPS : 1))
+        return snprintf(why->text, sizeof why->text, "%u step requests in one question", c->asked), false;
     c->waiting = true;
-    c->ticket = step.ticket;
-    c->site = step.site;
+    c->several = several;
+    c->answered = c->filled = 0;
+    c->full = false;
+    memset(c->came, 0, sizeof c->came);
     ars__clock(host, worker);
     worker->waiting++;
     atomic_store_explicit(&box->state, ARS__TAKEN, memory_order_release);
     if (!host->n_steps_out) {
         ars__buffer_zeros(&host->steps_out, sizeof(struct ars_wire_header));
         host->steps_since = host->now;
+        host->n_askers_out = 0;
     }
     ars__buffer_add(&host->steps_out, body, size);
-    host->n_steps_out++;
+    host->n_steps_out += c->asked;
+    host->n_askers_out++;
     if (host->steps_out.size > ARS_WIRE_MAX_MESSAGE / 4) ars__link_flush(host, false);
     return true;
 }
@@ -90,10 +117,29 @@ void ars__relay_question(struct host *host, uint32_t channel) {
         memcpy(body, box->body, size);
         memset(body + size, 0, sizeof body - size);
         if (kind == ARS__ASK_SITE) good = answer_site(host, box, body, size, &why);
-        if (kind == ARS__ASK_STEP) good = take_step(host, channel, box, body, size, &why);
+        if (kind == ARS__ASK_STEP || kind == ARS__ASK_STEPS)
+            good = take_steps(host, channel, box, body, size, kind == ARS__ASK_STEPS, &why);
     }
     if (!good)
         ars__family_condemn(host, w, ARS_FAIL_PROTOCOL, "the simulator's process sent what it must not: %s", why.text);
+}
+
+/* One of several is put behind those that came before it. A process asks again for what there was no room for. */
+static void hand_over(struct channel *c, struct ars__channel *box, const unsigned char *item, uint32_t place) {
+    struct ars_wire_reply reply;
+    memcpy(&reply, item, sizeof reply);
+    if (!c->several) {
+        answer(box, item, reply.size);
+        return;
+    }
+    c->full |= reply.size > sizeof box->body - c->filled;
+    if (!c->full) {
+        reply.ticket = place;
+        memcpy(box->body + c->filled, item, reply.size);
+        memcpy(box->body + c->filled, &reply, sizeof reply);
+        c->filled += reply.size;
+    }
+    if (c->answered == c->asked) announce(box, c->filled);
 }
 
 bool ars__relay_reply(struct host *host, const unsigned char *item) {
@@ -103,7 +149,10 @@ bool ars__relay_reply(struct host *host, const unsigned char *item) {
     uint32_t channel = reply.ticket & ((1u << host->ticket_bits) - 1);
     if (channel >= host->n_channels) return true; /* stale, or made up */
     struct channel *c = &host->channels[channel];
-    if (!c->waiting || c->ticket != reply.ticket) return true; /* stale */
+    uint32_t place = (reply.ticket - c->ticket) >> host->ticket_bits;
+    if (!c->waiting || place >= c->asked) return true; /* stale */
+    uint64_t bit = 1ull << place % 64;
+    if (c->came[place / 64] & bit) return true; /* a second time */
     if ((c->site == ARS_NO_SITE) != (reply.size == sizeof reply)) {
         ars__give_up(host, "a reply %s a proposal to a request that %s",
                      reply.size == sizeof reply ? "without" : "with",
@@ -114,11 +163,14 @@ bool ars__relay_reply(struct host *host, const unsigned char *item) {
         atomic_store_explicit(&host->shm->sites[c->site].always_prior, (uint32_t)host->run.config.header.run,
                               memory_order_relaxed);
     struct worker *worker = &host->workers[worker_of(host, channel)];
+    c->came[place / 64] |= bit;
+    c->answered++;
+    /* A process on its way out no longer cares. */
+    if (worker->state == WORKER_ALIVE) hand_over(c, mailbox(host, channel), item, place);
+    if (c->answered < c->asked) return true;
     c->waiting = false;
     ars__clock(host, worker);
     worker->waiting--;
-    /* A process on its way out no longer cares. */
-    if (worker->state == WORKER_ALIVE) answer(mailbox(host, channel), item, reply.size);
     return true;
 }
 

@@ -12,8 +12,7 @@ void ars__raise_attention(uint32_t channel) {
     if (atomic_load(&shm->host_asleep)) ars__futex_wake(&shm->doorbell, 1);
 }
 
-/* The question is in the mailbox's body already; the answer comes there too. Returns its size. */
-static size_t ask_in_place(enum ars__question kind, size_t size) {
+size_t ars__ask_in_place(enum ars__question kind, size_t size) {
     struct ars__channel *c = ars__me.channel;
     c->kind = kind;
     c->size = (uint32_t)size;
@@ -30,7 +29,7 @@ static size_t ask_in_place(enum ars__question kind, size_t size) {
 
 void ars__ask(enum ars__question kind, const void *request, size_t size, void *reply, size_t *reply_size) {
     memcpy(ars__me.channel->body, request, size);
-    size_t n = ask_in_place(kind, size);
+    size_t n = ars__ask_in_place(kind, size);
     if (n > *reply_size)
         ars__fail(ARS_FAIL_PROTOCOL, 0, "the host answered with %zu bytes, at most %zu fit", n, *reply_size);
     memcpy(reply, ars__me.channel->body, n);
@@ -84,7 +83,7 @@ static size_t ask_and_remember(const unsigned char *body, size_t size) {
         struct ars__first *f = ars__me.loops.at[i].first;
         if (f && !f->request_size) memcpy(f->request, body, size);
     }
-    size_t reply_size = ask_in_place(ARS__ASK_STEP, size);
+    size_t reply_size = ars__ask_in_place(ARS__ASK_STEP, size);
     for (size_t i = from; i < ars__me.loops.depth; i++) {
         struct ars__first *f = ars__me.loops.at[i].first;
         if (!f || f->request_size) continue;
@@ -109,12 +108,24 @@ void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_d
     size_t untold;
     while ((untold = ars__n_samples(&ars__me.trace) - ars__me.told) > ARS_WIRE_MAX_TOLD) {
         size_t size = build_step(body, ARS_NO_SITE, 0, ARS_WIRE_MAX_TOLD, NULL);
-        take_state(body, ask_in_place(ARS__ASK_STEP, size), ARS_WIRE_MAX_TOLD);
+        take_state(body, ars__ask_in_place(ARS__ASK_STEP, size), ARS_WIRE_MAX_TOLD);
     }
     size_t size = build_step(body, site, instance, untold, prior);
     const struct ars__first *known = recall(body, size);
-    const unsigned char *reply = known ? known->reply : body;
-    size_t reply_size = known ? known->reply_size : ask_and_remember(body, size);
+    const unsigned char *reply = NULL;
+    size_t reply_size;
+    if (known) {
+        reply = known->reply;
+        reply_size = known->reply_size;
+    } else if (ars__me.ahead) {
+        reply = ars__ahead_find(body, size, &reply_size);
+    }
+    if (!reply) {
+        ars__script_add(body);
+        reply = body;
+        reply_size = ask_and_remember(body, size);
+        ars__script_answered(reply_size);
+    }
     take_state(reply, reply_size, untold);
 
     char why[256];

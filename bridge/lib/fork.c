@@ -1,4 +1,5 @@
 /* fork.c: the one place that forks. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -32,6 +33,16 @@ void ars__watch_forks(void) {
     pthread_atfork(NULL, NULL, after_fork);
 }
 
+/* fork of a snapshot, which has run nothing since it was forked itself: so what libc and others do before and after a fork,
+ * on pages that the child would have to copy, has been done. */
+static pid_t fork_again(void) {
+#ifdef ARS__HAS_BARE_FORK
+    return _Fork();
+#else
+    return fork();
+#endif
+}
+
 /* The order of the steps matters:
  *  - flush first, or what the parent had buffered would be written by both;
  *  - refuse threads: a fork copies only the caller, and a lock that another thread holds stays held for ever.
@@ -50,7 +61,7 @@ pid_t ars__fork(enum ars__role role) {
     if (!of_snapshot) fflush(NULL);
     pid_t parent = getpid();
     ars__me.forking = true;
-    pid_t pid = fork();
+    pid_t pid = of_snapshot ? fork_again() : fork();
     ars__me.forking = false;
     if (pid != 0) return pid;
 

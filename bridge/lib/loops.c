@@ -118,6 +118,7 @@ static bool times_tries(void) {
 }
 
 void ars__try_begins(void) {
+    ars__script_begin(ars__top(&ars__me.loops));
     if (times_tries()) ars__beat(true);
 }
 
@@ -130,8 +131,9 @@ void ars__loop_close(void) {
 
 struct ars__loop *ars__loop_open(ars__site *site, const char *frame) {
     struct ars__trace *t = &ars__me.trace;
-    const struct ars__loop *outer = ars__top(&ars__me.loops);
+    struct ars__loop *outer = ars__top(&ars__me.loops);
     int32_t parent = outer ? outer->record : -1;
+    ars__script_close(outer);
     struct ars__loop *loop = push();
     loop->site = site;
     loop->frame = frame;

@@ -187,6 +187,23 @@ bool ars__prior_proposes(uint32_t site);
 /* The controller's proposal for a latent. It may point into memory that lasts until the next question. */
 void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_dist *proposal);
 
+/* Asks the question in the mailbox; the answer comes there too. Returns its size. */
+size_t ars__ask_in_place(enum ars__question kind, size_t size);
+
+/* ---- asking ahead (ahead.c) ---------------------------------------------------------------------------------------- */
+
+void ars__script_begin(struct ars__loop *loop); /* a try begins */
+void ars__script_close(struct ars__loop *loop); /* what comes next in this try cannot be guessed */
+void ars__script_add(const unsigned char *request);
+void ars__script_answered(size_t reply_size);
+/* Asks what n continuations under q, from this number on, will want to know. Returns how many answers it got. */
+uint32_t ars__ask_ahead(const struct ars__loop *loop, const struct ars__first *first, uint32_t from, uint32_t n);
+void ars__ahead_learn(uint32_t loop, uint32_t asked, uint32_t used);
+uint32_t ars__ahead_used_in_place(void); /* since the last call */
+/* In a continuation: which one it is; and the answer to its next question, NULL if it was not guessed. */
+void ars__ahead_begin(uint32_t number);
+const unsigned char *ars__ahead_find(const unsigned char *request, size_t size, size_t *reply_size);
+
 /* ---- processes (fork.c, family.c, snapshot.c) -------------------------------------------------------------------- */
 
 #define ARS__EXIT_LEFT 87 /* a continuation that ended as it should */
@@ -212,7 +229,7 @@ void ars__limit_memory(void);
 bool ars__crowded(void);
 
 /* The random stream of a continuation of the loop that was entered last. */
-void ars__take_stream(enum ars__role role, uint32_t number);
+ars__rng ars__stream(enum ars__role role, uint32_t number);
 
 void ars__snapshot_at_entry(struct ars__loop *loop);
 void ars__snapshots_dismiss_after(size_t record); /* those of the loops behind this one */
@@ -268,6 +285,8 @@ struct ars__process {
     uint32_t max_rejected;
     uint32_t flags;
     uint32_t want_tries_q, want_runs_p; /* for loops that are estimated in place */
+    uint32_t ahead;                     /* in a continuation: its next answer that is there already; 0: none */
+    bool asks_ahead;
 
     /* The proposer's state: a number, and how many of the trace's latents it knows. */
     uint64_t state;

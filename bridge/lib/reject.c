@@ -52,8 +52,9 @@ static void continue_once(const struct body *body, enum ars__role role, uint32_t
     const double log_ratio_all = ars__me.trace.log_ratio_all;
     const uint32_t entries = ars__me.trace.entries;
     const ars__rng rng = ars__me.rng;
-    ars__take_stream(role, number);
+    ars__me.rng = ars__stream(role, number);
     ars__me.role = role;
+    if (role == ARS__TRY_Q) ars__ahead_begin(number);
     ars__me.root = body->depth;
     ars__try_begins();
     while (!count(body, try_once(body))) ars__loop_again(loop_of(body));
@@ -72,11 +73,21 @@ static void continue_once(const struct body *body, enum ars__role role, uint32_t
     ars__me.rng = rng;
     ars__me.role = ARS__WORKER;
     ars__me.root = 0;
+    ars__me.ahead = 0;
 }
 
 static void estimate(const struct body *body) {
-    for (uint32_t number = 0; record_of(body)->tries_q < ars__me.want_tries_q; number++)
+    const uint64_t wanted = ars__me.want_tries_q;
+    const uint32_t address = loop_of(body)->address;
+    uint32_t asked = 0;
+    /* The main run is still to come: the first continuation shows what the others will ask. */
+    for (uint32_t number = 0; record_of(body)->tries_q < wanted; number++) {
         continue_once(body, ARS__TRY_Q, number);
+        const uint64_t left = wanted - record_of(body)->tries_q;
+        if (number == 0 && left && loop_of(body)->first)
+            asked = ars__ask_ahead(loop_of(body), loop_of(body)->first, 1, (uint32_t)left);
+    }
+    ars__ahead_learn(address, asked, ars__ahead_used_in_place());
     for (uint32_t number = 0; record_of(body)->runs_p < ars__me.want_runs_p; number++)
         continue_once(body, ARS__RUN_P, number);
 }

@@ -17,7 +17,7 @@
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
-#define ARS__SHM_VERSION 4u
+#define ARS__SHM_VERSION 5u
 
 enum {
     ARS__MAX_WORKERS = 256,
@@ -27,7 +27,9 @@ enum {
     ARS__NAME_BYTES = 8 << 20,  /* all site addresses together */
     ARS__DATA_BYTES = 64 << 20, /* the observed data of a run; pages exist once touched */
     ARS__MAX_RECORD = 64 << 20, /* one trace */
-    ARS__EXIT_FAILED = 86       /* a process of ours that has reported its failure */
+    ARS__SCRIPT_BYTES = 1024,
+    ARS__MOST_STEPS = 128, /* in one question */
+    ARS__EXIT_FAILED = 86  /* a process of ours that has reported its failure */
 };
 
 /* ---- mailboxes --------------------------------------------------------------------------------------------------- */
@@ -39,8 +41,10 @@ enum ars__channel_state { ARS__IDLE = 0, ARS__ASKED = 1, ARS__TAKEN = 2, ARS__AN
 
 enum ars__question {
     ARS__ASK_STEP = 1, /* body: ars_wire_step item -> ars_wire_reply item */
-    ARS__ASK_SITE = 2  /* body: ars_wire_site + address -> ars_wire_site with its id, or ARS_NO_SITE if there is no room
+    ARS__ASK_SITE = 2, /* body: ars_wire_site + address -> ars_wire_site with its id, or ARS_NO_SITE if there is no room
                           (answered by the host alone; a known address gets the id it has) */
+    ARS__ASK_STEPS = 3 /* body: up to ARS__MOST_STEPS ars_wire_step items, all about one site -> ars_wire_reply items in
+                          any order, as many as there is room for; the ticket of each is the place of its question */
 };
 
 struct ars__channel {
@@ -108,10 +112,16 @@ enum ars__snapshot_status {
 };
 enum ars__snapshot_order { ARS__WAIT = 0, ARS__GO = 1, ARS__QUIT = 2 };
 
-/* The first draw inside a loop: question and answer, kept by the main run for all tries and continuations. */
+/* The first draw inside a loop: question and answer, kept by the main run for all tries and continuations. And what it asked
+ * about after that, from which ahead.c guesses what the others will ask. */
 struct ars__first {
     uint32_t request_size; /* 0: none yet */
     uint32_t reply_size;
+    struct ars__script {
+        uint32_t used;   /* bytes of struct ars__scripted, each with its prior */
+        uint32_t closed; /* what came next cannot be guessed */
+        _Alignas(8) unsigned char bytes[ARS__SCRIPT_BYTES];
+    } script;
     _Alignas(8) unsigned char request[ARS_WIRE_MAX_STEP];
     _Alignas(8) unsigned char reply[ARS_WIRE_MAX_STEP];
 };
@@ -129,6 +139,7 @@ struct ars__snapshot {
     uint64_t tries_p;
     double s_pq_sum;
     uint32_t forks;
+    uint32_t asked_ahead, used_ahead; /* answers that it got before they were asked for; those that were wanted then */
     uint32_t left; /* the present continuation has ended as it should: its exit code alone could be the simulator's */
     struct ars__where where; /* of the present continuation */
     struct ars_wire_failure failure;
@@ -229,6 +240,8 @@ struct ars__zygote_message {
  * ARS_HOST       path of ars-host; default: where it was installed
  * ARS_WORKERS    how many workers (default: 8 per core, at least 1, at most ARS__MAX_WORKERS)
  * ARS_SNAPSHOTS  snapshots alive per worker, so loops per trace (default 256)
+ * ARS_NO_ASKING_AHEAD  if set: continuations ask for every proposal when they need it (see ahead.c), to measure what asking
+ *                ahead saves
  * ARS_MAX_PROCESSES  workers, snapshots and continuations alive at once (default 4096)
  * ARS_MAX_MEMORY bytes that a worker, and all it forks, may allocate each on top of what the zygote has (default: no limit)
  * ARS_PREFORK    (read by ars-host) if set: workers are forked at once, not when the first run begins

@@ -32,9 +32,11 @@ static bool is_snapshot;
 /* ---- continuations ------------------------------------------------------------------------------------------------- */
 
 /* Streams: 0 is the main run; then one per continuation, named by the loop entry, the side and a number. */
-void ars__take_stream(enum ars__role role, uint32_t number) {
+ars__rng ars__stream(enum ars__role role, uint32_t number) {
     uint64_t stream = (uint64_t)ars__me.trace.entries << 32 | (uint64_t)(role == ARS__RUN_P) << 31 | number;
-    ars__rng_init(&ars__me.rng, ars__me.seed, ars__me.trace_number, stream);
+    ars__rng rng;
+    ars__rng_init(&rng, ars__me.seed, ars__me.trace_number, stream);
+    return rng;
 }
 
 _Noreturn static void snapshot_done(enum ars__snapshot_status status) {
@@ -104,7 +106,8 @@ static bool continue_once(enum ars__role role, uint32_t number) {
     ars__beat(false);
     pid_t pid = ars__fork_patiently(role, "a continuation");
     if (pid == 0) {
-        ars__take_stream(role, number);
+        ars__me.rng = ars__stream(role, number);
+        if (role == ARS__TRY_Q) ars__ahead_begin(number);
         return true;
     }
     s->forks++;
@@ -126,6 +129,7 @@ static void live_as_snapshot(void) {
     while ((order = atomic_load(&s->order)) == ARS__WAIT) ars__futex_wait(&s->order, ARS__WAIT, 1000000000);
     if (order == ARS__QUIT) _exit(0);
     atomic_store(&s->status, ARS__SLOT_RUNNING);
+    s->asked_ahead = ars__ask_ahead(ars__top(&ars__me.loops), &s->first, 0, s->want_tries_q);
     for (uint32_t number = 0; s->tries_q < s->want_tries_q; number++)
         if (continue_once(ARS__TRY_Q, number)) return;
     for (uint32_t number = 0; number + 1 < s->want_runs_p; number++)
@@ -133,7 +137,7 @@ static void live_as_snapshot(void) {
     is_snapshot = true;
     ars__me.role = ARS__RUN_P;
     ars__at_site(ARS_NO_SITE);
-    ars__take_stream(ARS__RUN_P, s->want_runs_p - 1);
+    ars__me.rng = ars__stream(ARS__RUN_P, s->want_runs_p - 1);
 }
 
 /* ---- the worker's side ------------------------------------------------------------------------------------------------ */
@@ -164,7 +168,7 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
     struct ars__snapshot *s = slot_at(slot);
     s->tries_q = s->accepted_q = s->runs_p = s->tries_p = 0;
     s->s_pq_sum = 0;
-    s->forks = 0;
+    s->forks = s->asked_ahead = s->used_ahead = 0;
     s->failure.kind = ARS_OK;
     s->first.request_size = 0;
     atomic_store_explicit(&s->where.loop, loop->address, memory_order_relaxed);
@@ -221,6 +225,8 @@ void ars__snapshots_await(void) {
         struct ars__snapshot *s = slot_at(slot);
         int status;
         reap_slot(slot, &status);
+        ars__ahead_learn(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site, s->asked_ahead,
+                         s->used_ahead);
         uint32_t said = atomic_load(&s->status);
         if (said != ARS__SLOT_PARKED && said != ARS__SLOT_RUNNING) continue;
         if (!s->failure.kind) {

@@ -1,7 +1,7 @@
 /* fake_family.c: a zygote and workers that do what a test tells them to, so that ars-host can be tested without libars.
  *
  * It starts as a simulator does: makes the segment, forks the zygote, and becomes ars-host (its first argument). From the
- * environment: FAKE_WORKERS, FAKE_SNAPSHOTS; FAKE_STEPS, requests per trace; FAKE_PLAN, "3=crash,5=hang": what trace 3 and
+ * environment: FAKE_WORKERS, FAKE_SNAPSHOTS; FAKE_STEPS, requests per trace, FAKE_SEVERAL, all in one question; FAKE_PLAN, "3=crash,5=hang": what trace 3 and
  * trace 5 do ("7=kill2": only the first two times); FAKE_FORKS, "-1" or an errno: what the first FAKE_FORK_TIMES spawns fail
  * with; FAKE_PID, the process that the zygote says it has forked. */
 #define _GNU_SOURCE
@@ -77,22 +77,54 @@ static uint32_t ask_site(uint32_t channel, struct ars__channel *box, const char 
     return site.id;
 }
 
-/* Asks with prior Normal(0, 1) and returns the first number of the proposal, or -1 for the prior. */
-static double ask_step(uint32_t channel, struct ars__channel *box, uint64_t trace, uint32_t site, uint32_t instance) {
-    struct {
-        struct ars_wire_step step;
-        struct ars_wire_dist prior;
-        double p[2];
-    } q = {{sizeof q, 0, trace, 0, site, instance, 0, 0}, {ARS_DIST_NORMAL, 0, 2}, {0, 1}};
-    if (planned(trace, "badstep")) q.step.n_told = 5000;
-    ask(channel, box, ARS__ASK_STEP, &q, sizeof q);
+struct request {
+    struct ars_wire_step step;
+    struct ars_wire_dist prior;
+    double p[2];
+};
+
+static struct request request(uint64_t trace, uint32_t site, uint32_t instance) {
+    return (struct request){
+        {sizeof(struct request), 0, trace, 0, site, instance, 0, 0}, {ARS_DIST_NORMAL, 0, 2}, {0, 1}};
+}
+
+/* The first number of the proposal, or -1 for the prior. */
+static double first_number(const unsigned char *reply) {
     struct {
         struct ars_wire_reply reply;
         struct ars_wire_dist d;
         double p[2];
     } a;
-    memcpy(&a, box->body, sizeof a);
+    memcpy(&a, reply, sizeof a);
     return a.d.kind == ARS_DIST_PRIOR ? -1 : a.p[0];
+}
+
+/* Asks with prior Normal(0, 1). */
+static double ask_step(uint32_t channel, struct ars__channel *box, uint64_t trace, uint32_t site, uint32_t instance) {
+    struct request q = request(trace, site, instance);
+    if (planned(trace, "badstep")) q.step.n_told = 5000;
+    ask(channel, box, ARS__ASK_STEP, &q, sizeof q);
+    return first_number(box->body);
+}
+
+enum { SEVERAL = sizeof((struct ars__channel *)0)->body / sizeof(struct request) };
+
+/* Asks n times at once; -9 where there is no answer. */
+static void ask_steps(uint32_t channel, struct ars__channel *box, uint64_t trace, uint32_t site, uint32_t n,
+                      double *values) {
+    struct request q[SEVERAL];
+    for (uint32_t i = 0; i < n; i++) {
+        q[i] = request(trace, site, i);
+        values[i] = -9;
+    }
+    if (planned(trace, "twosites")) q[1].step.site = ask_site(channel, box, "z", ARS_SITE_SAMPLE, ARS_DIST_NORMAL);
+    if (planned(trace, "nostep")) n = 0;
+    ask(channel, box, planned(trace, "asone") ? ARS__ASK_STEP : ARS__ASK_STEPS, q, n * (uint32_t)sizeof *q);
+    struct ars_wire_reply reply;
+    for (uint32_t at = 0; at < box->size; at += reply.size) {
+        memcpy(&reply, box->body + at, sizeof reply);
+        values[reply.ticket] = first_number(box->body + at);
+    }
 }
 
 static void write_ring(struct ars__worker *w, uint32_t channel, const unsigned char *bytes, size_t size) {
@@ -223,11 +255,14 @@ static void run_trace(uint32_t w, uint64_t trace) {
         write_ring(me, w, record, size);
         _exit(ARS__EXIT_FAILED);
     }
+    double values[SEVERAL];
+    bool several = getenv("FAKE_SEVERAL") != NULL;
+    if (several) ask_steps(w, &me->channel, trace, x, n_steps, values);
     for (uint32_t i = 0; i < n_steps; i++) {
         struct ars_wire_sample s = {.site = x, .instance = i, .loop = -1, .prior = ARS_DIST_NORMAL};
         bool asks =
             !(flags & ARS_RUN_PROPOSE_PRIOR) && atomic_load(&shm->sites[x].always_prior) != (uint32_t)shm->run.number;
-        s.value = asks ? ask_step(w, &me->channel, trace, x, i) : -2;
+        s.value = several ? values[i] : asks ? ask_step(w, &me->channel, trace, x, i) : -2;
         if (planned(trace, "badsite")) s.site = 77;
         memcpy(at, &s, sizeof s);
         at += sizeof s;

@@ -321,6 +321,57 @@ def test_each_reply_reaches_its_question_and_questions_travel_together(launch: L
     assert len(c.steps) < 500, f"{len(c.steps)} messages for 1000 requests"
 
 
+def test_several_requests_in_one_question(launch: Launch) -> None:
+    """Answered together, whatever the order of the replies, and by however many messages."""
+    c = launch(workers="4", steps="9", several="1")
+    c.greet()
+    c.send(g.run(n=60, flags=0))
+
+    def in_pieces(steps: list[Step]) -> bytes:
+        c.send(reply_by_trace(steps[1::2]))
+        wrong = g.dist(g.NORMAL, -99.0, 1.0)
+        c.send(g.replies(*(g.reply(s.ticket, wrong) for s in steps[1::2])))  # a second time
+        return reply_by_trace(steps[::2])
+
+    c.follow(in_pieces)
+    assert sorted(c.traces) == list(range(60))
+    for t in c.traces.values():
+        assert t.samples == [1000.0 * t.number + i for i in range(9)]
+    assert c.done[5] == sum(map(len, c.steps)) == 9 * 60
+    assert all(len(steps) % 9 == 0 for steps in c.steps)
+
+
+def test_more_answers_than_a_mailbox_holds(launch: Launch) -> None:
+    """Those that fit are handed over; the process asks for the others again if it wants them."""
+    c = launch(workers="1", steps="20", several="1")
+    c.greet()
+    c.send(g.run(n=5, flags=0))
+    numbers = [x for _ in range(20) for x in (0.05, g.NORMAL, 0.0, 1.0, 0.0, 0.0)]
+    large = g.dist(g.MIXTURE, *numbers)
+    c.follow(lambda steps: g.replies(*(g.reply(s.ticket, large) for s in steps)))
+    fit = 8192 // (24 + len(large))
+    assert 1 < fit < 20
+    for t in c.traces.values():
+        assert t.samples == [0.05] * fit + [-9.0] * (20 - fit)
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        ("twosites", "step requests about several sites in one question"),
+        ("nostep", "a question without a step request"),
+        ("asone", "3 step requests in one question"),
+    ],
+)
+def test_bad_questions_of_several_requests_cost_one_trace(launch: Launch, plan: str, expected: str) -> None:
+    c = launch(steps="3", several="1", plan=f"4={plan}")
+    c.greet()
+    c.send(g.run(n=20, flags=0))
+    c.follow(reply_all)
+    assert {t.number: t.failure for t in c.traces.values() if t.failure} == {4: PROTOCOL}
+    assert expected in c.traces[4].text
+
+
 def always_prior(run: int, steps: list[Step]) -> bytes:
     return g.replies(*(g.reply(s.ticket, g.dist(g.PRIOR), flags=1) for s in steps), run_number=run)
 

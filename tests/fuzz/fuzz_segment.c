@@ -21,7 +21,7 @@ enum {
     SLOTS = 3,
     CHANNELS = WORKERS * (1 + SLOTS),
     MOST_TRACES = 64,
-    MOST_TICKETS = 4096,
+    MOST_TICKETS = 32768,
     PATIENCE = 4000
 };
 
@@ -306,10 +306,16 @@ static void lie_in_mailbox(uint32_t channel) {
     box->size = (uint32_t)bytes.left;
     if (script_byte(&script) == 0xff) script_take(&script, &box->size, sizeof box->size);
     script_take(&bytes, box->body, bytes.left < sizeof box->body ? bytes.left : sizeof box->body);
-    if (box->kind == ARS__ASK_STEP && script_byte(&script) & 1) { /* of the trace in progress, or it goes no further */
+    bool steps = box->kind == ARS__ASK_STEP || box->kind == ARS__ASK_STEPS;
+    if (steps && script_byte(&script) & 1) { /* of the trace in progress, or it goes no further */
         const struct worker *worker = &host.workers[channel < WORKERS ? channel : (channel - WORKERS) / SLOTS];
         uint64_t trace = worker->first + worker->finished;
-        memcpy(box->body + offsetof(struct ars_wire_step, trace), &trace, sizeof trace);
+        for (size_t at = 0; at + sizeof(struct ars_wire_step) <= sizeof box->body;) {
+            uint32_t size;
+            memcpy(&size, box->body + at, sizeof size);
+            memcpy(box->body + at + offsetof(struct ars_wire_step, trace), &trace, sizeof trace);
+            at += size < sizeof(struct ars_wire_step) ? sizeof box->body : size;
+        }
     }
     atomic_store(&box->state, ARS__ASKED);
     ring(channel);

@@ -49,6 +49,13 @@ pid_t fork(void) {
     return fails("fork", EAGAIN) ? -1 : real();
 }
 
+/* what libars forks continuations with */
+pid_t _Fork(void) {
+    static pid_t (*real)(void);
+    if (!real) *(void **)&real = dlsym(RTLD_NEXT, "_Fork");
+    return fails("fork", EAGAIN) ? -1 : real();
+}
+
 void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
     if (fails("mmap", ENOMEM)) return MAP_FAILED;
     return (void *)syscall(SYS_mmap, at, size, protection, flags, fd, offset);
