@@ -8,7 +8,8 @@
  *
  * Nothing depends on the guess being right. A continuation compares its question with the one guessed, byte by byte, and if they
  * differ it asks as it always would; and the controller's answer to a question does not depend on who asks it, and
- * when. Wrong guesses cost time only: a loop whose guesses are mostly wrong is left alone for a while. */
+ * when. Wrong guesses cost time only: a loop whose guesses are mostly wrong is left alone for a while. But they are questions that
+ * the simulator might never ask, to which a proposal written by hand may have no answer: hence a flag of the run. */
 #include <math.h>
 #include <string.h>
 
@@ -32,7 +33,8 @@ struct ars__scripted {
 
 /* A snapshot and its continuations read what the main run has left them. */
 static bool writes_scripts(const struct ars__loop *loop) {
-    return loop && loop->first && !ars__me.snapshot && ars__me.role != ARS__RUN_P && (ars__me.flags & ARS_RUN_ESTIMATE);
+    return loop && loop->first && !ars__me.snapshot && ars__me.role != ARS__RUN_P &&
+           (ars__me.flags & ARS_RUN_ASK_AHEAD);
 }
 
 void ars__script_begin(struct ars__loop *loop) {
@@ -233,8 +235,8 @@ uint32_t ars__ask_ahead(const struct ars__loop *loop, const struct ars__first *f
     n_streams = n < ARS__MOST_STEPS ? n : ARS__MOST_STEPS;
     filled = sizeof(struct answer); /* so that no offset is 0 */
     struct drawn last;
-    if (!ars__me.asks_ahead || !first->request_size || !first->script.used || !promising(loop->address) ||
-        !draw_first(first, &last)) {
+    if (!(ars__me.flags & ARS_RUN_ASK_AHEAD) || !first->request_size || !first->script.used ||
+        !promising(loop->address) || !draw_first(first, &last)) {
         n_streams = 0;
         return 0;
     }

@@ -327,7 +327,6 @@ void ars__split(void) {
     uint32_t fit = ARS__MAX_CHANNELS / ars__me.n_workers - 1;
     ars__me.per_worker = (uint32_t)ars__setting("ARS_SNAPSHOTS", fit < 256 ? fit : 256, ARS__MAX_SNAPSHOTS);
     ars__me.max_processes = (uint32_t)ars__setting("ARS_MAX_PROCESSES", 4096, UINT32_MAX);
-    ars__me.asks_ahead = !getenv("ARS_NO_ASKING_AHEAD");
     ars__setting("ARS_MAX_MEMORY", 0, UINT64_MAX >> 2); /* refused now, not in every worker */
     if ((uint64_t)ars__me.n_workers * (ars__me.per_worker + 1) > ARS__MAX_CHANNELS)
         ars__cannot_start("ARS_WORKERS times ARS_SNAPSHOTS is too large; lower one of them", 0);

@@ -286,7 +286,6 @@ struct ars__process {
     uint32_t flags;
     uint32_t want_tries_q, want_runs_p; /* for loops that are estimated in place */
     uint32_t ahead;                     /* in a continuation: its next answer that is there already; 0: none */
-    bool asks_ahead;
 
     /* The proposer's state: a number, and how many of the trace's latents it knows. */
     uint64_t state;

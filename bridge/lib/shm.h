@@ -240,8 +240,6 @@ struct ars__zygote_message {
  * ARS_HOST       path of ars-host; default: where it was installed
  * ARS_WORKERS    how many workers (default: 8 per core, at least 1, at most ARS__MAX_WORKERS)
  * ARS_SNAPSHOTS  snapshots alive per worker, so loops per trace (default 256)
- * ARS_NO_ASKING_AHEAD  if set: continuations ask for every proposal when they need it (see ahead.c), to measure what asking
- *                ahead saves
  * ARS_MAX_PROCESSES  workers, snapshots and continuations alive at once (default 4096)
  * ARS_MAX_MEMORY bytes that a worker, and all it forks, may allocate each on top of what the zygote has (default: no limit)
  * ARS_PREFORK    (read by ars-host) if set: workers are forked at once, not when the first run begins

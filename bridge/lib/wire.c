@@ -234,7 +234,7 @@ static bool check_run(const unsigned char *frame, const struct ars_wire_header *
     if (h->size < sizeof run) return bad(why, "RUN has %u bytes, fewer than %zu", h->size, sizeof run);
     memcpy(&run, frame, sizeof run);
     const uint32_t known = ARS_RUN_POSTERIOR | ARS_RUN_PROPOSE_PRIOR | ARS_RUN_LOOPS_PRIOR | ARS_RUN_ESTIMATE |
-                           ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED;
+                           ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED | ARS_RUN_ASK_AHEAD;
     if (h->run == 0) return bad(why, "RUN has run number 0");
     if (run.flags & ~known) return bad(why, "RUN has unknown flags 0x%x", run.flags & ~known);
     if (run.n_traces == 0) return bad(why, "RUN asks for 0 traces");

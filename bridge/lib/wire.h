@@ -65,12 +65,13 @@ struct ars_wire_welcome {
 };
 
 enum ars_run_flags {
-    ARS_RUN_POSTERIOR = 1,       /* data is given; without it observations are simulated */
-    ARS_RUN_PROPOSE_PRIOR = 2,   /* never ask: the prior proposes everywhere */
-    ARS_RUN_LOOPS_PRIOR = 4,     /* inside loops the prior proposes */
-    ARS_RUN_ESTIMATE = 8,        /* snapshots and continuations */
-    ARS_RUN_RECORD_PRIORS = 16,  /* send the parameters of every prior with the samples */
-    ARS_RUN_RECORD_REJECTED = 32 /* send what rejected tries drew, too */
+    ARS_RUN_POSTERIOR = 1,        /* data is given; without it observations are simulated */
+    ARS_RUN_PROPOSE_PRIOR = 2,    /* never ask: the prior proposes everywhere */
+    ARS_RUN_LOOPS_PRIOR = 4,      /* inside loops the prior proposes */
+    ARS_RUN_ESTIMATE = 8,         /* snapshots and continuations */
+    ARS_RUN_RECORD_PRIORS = 16,   /* send the parameters of every prior with the samples */
+    ARS_RUN_RECORD_REJECTED = 32, /* send what rejected tries drew, too */
+    ARS_RUN_ASK_AHEAD = 64        /* requests that continuations will probably make may come before them */
 };
 
 /* RUN: the header's count is the number of observed names; that many ars_wire_observed follow, then their names (one

@@ -59,6 +59,7 @@ class RunFlag(IntFlag):
     ESTIMATE = lib.ARS_RUN_ESTIMATE
     RECORD_PRIORS = lib.ARS_RUN_RECORD_PRIORS
     RECORD_REJECTED = lib.ARS_RUN_RECORD_REJECTED
+    ASK_AHEAD = lib.ARS_RUN_ASK_AHEAD
 
 
 class SiteKind(IntEnum):

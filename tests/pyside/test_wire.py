@@ -136,7 +136,7 @@ def test_a_run_is_read_back(observed: dict[str, list[float]], seed: int, n: int)
     ("field", "value", "says"),
     [
         ("n_traces", 0, "n_traces is 0"),
-        ("flags", 64, "flags 0x40 has bits"),
+        ("flags", 128, "flags 0x80 has bits"),
         ("tries_q", 0, "tries_q 0"),
         ("max_tries", 0, "max_tries is 0"),
         ("trace_timeout", np.nan, "trace_timeout nan"),

@@ -52,9 +52,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(program: Path, model: str, kind: str, *, ahead: bool, budget: ars.Budget = BUDGET) -> ars.Posterior:
     proposals = {name: PROPOSALS[name] for name in MODELS[model][0]}
-    env = {} if ahead else {"ARS_NO_ASKING_AHEAD": "1"}
-    with ars.Simulator([str(program), model, kind], workers=2, env=env) as sim:
-        return sim.posterior(OBSERVE, TRACES, proposals=proposals, budget=budget, seed=7)
+    with ars.Simulator([str(program), model, kind], workers=2) as sim:
+        return sim.posterior(OBSERVE, TRACES, proposals=proposals, budget=budget, seed=7, ask_ahead=ahead)
 
 
 def assert_same(a: ars.Posterior, b: ars.Posterior) -> None:
@@ -91,10 +90,25 @@ def test_more_continuations_than_one_question_holds(program: Path) -> None:
 
 def test_a_network_is_asked_ahead(simulator: Callable[..., ars.Simulator]) -> None:
     """Its answers do not depend on what else is in a batch, so they are the same bits."""
-    posts = []
-    for env in ({}, {"ARS_NO_ASKING_AHEAD": "1"}):
-        sim = simulator("marsaglia", workers=8, env=env)
-        network = sim.train(2_000, lstm_dim=32, batch_size=200, seed=1, progress=False)
-        posts.append(sim.posterior({"y1": 0.1, "y2": 0.2}, 100, network=network, budget=BUDGET, seed=3))
+    sim = simulator("marsaglia", workers=8)
+    network = sim.train(2_000, lstm_dim=32, batch_size=200, seed=1, progress=False)
+    observe = {"y1": 0.1, "y2": 0.2}
+    posts = [
+        sim.posterior(observe, 100, network=network, budget=BUDGET, seed=3, ask_ahead=ahead) for ahead in (None, False)
+    ]
     assert_same(*posts)
     assert posts[0].stats["requests_per_message"] > 2.0 * posts[1].stats["requests_per_message"]
+
+
+def test_proposals_by_hand_are_asked_only_what_is_wanted(program: Path) -> None:
+    """A function need not know what to say of values that the simulator never brings to it."""
+
+    def of_y(t: Any) -> ars.Normal:
+        assert (t["x"] < 0.8).all()  # else the simulator draws v
+        return ars.Normal(0.5 * t["x"], 0.8)
+
+    proposals = {**{name: PROPOSALS[name] for name in "xv"}, "y": of_y}
+    with ars.Simulator([str(program), "branching", "forked"], workers=2) as sim:
+        sim.posterior(OBSERVE, 40, proposals=proposals, budget=BUDGET, seed=7)
+        with pytest.raises(ars.errors.ProposalError):
+            sim.posterior(OBSERVE, 40, proposals=proposals, budget=BUDGET, seed=7, ask_ahead=True)

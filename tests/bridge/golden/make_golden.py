@@ -17,7 +17,7 @@ from pathlib import Path
 MAGIC = 0x31535241
 VERSION = 1
 (HELLO, WELCOME, RUN, SITES, STEPS, REPLIES, TRACES, DONE, CANCEL, QUIT, ERROR) = range(1, 12)
-POSTERIOR, PROPOSE_PRIOR, LOOPS_PRIOR, ESTIMATE, RECORD_PRIORS, RECORD_REJECTED = 1, 2, 4, 8, 16, 32
+POSTERIOR, PROPOSE_PRIOR, LOOPS_PRIOR, ESTIMATE, RECORD_PRIORS, RECORD_REJECTED, ASK_AHEAD = 1, 2, 4, 8, 16, 32, 64
 SAMPLE, OBSERVE, RESULT, LOOP = 1, 2, 3, 4
 UNIFORM, NORMAL, CATEGORICAL, TRUNCATED_NORMAL, SCALED_BETA, MIXTURE, PRIOR = 1, 2, 4, 12, 13, 14, 15
 NO_SITE = 0x7FFFFFFF
@@ -221,6 +221,7 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
     yield "welcome", [welcome()]
     yield "run", [run(observed={b"y": [0.5, -1.0], "donn\u00e9es".encode(): [3.0]})]
     yield "run_prior", [run(2, flags=PROPOSE_PRIOR | RECORD_PRIORS, tries_q=0, runs_p=0, timeout=0.0)]
+    yield "run_ahead", [run(4, flags=POSTERIOR | ESTIMATE | ASK_AHEAD)]
     recording = PROPOSE_PRIOR | RECORD_PRIORS | RECORD_REJECTED
     yield "run_rejected", [run(3, flags=recording, tries_q=0, runs_p=0, max_rejected=64)]
     yield "sites", [sites(*GOOD_SITES)]
@@ -275,7 +276,7 @@ def broken_runs() -> Iterator[tuple[str, str, bytes]]:
     yield "run_number_0", "run number 0", run(0)
     yield "run_no_traces", "0 traces", run(n=0)
     yield "run_overflow", "first_trace + n_traces overflows", run(first=2**64 - 2, n=5)
-    yield "run_unknown_flag", "an unknown flag", run(flags=64)
+    yield "run_unknown_flag", "an unknown flag", run(flags=128)
     yield "run_no_budget", "ESTIMATE with N = 0", run(tries_q=0)
     yield "run_large_budget", "N needs more than 31 bits", run(tries_q=2**31)
     yield "run_no_tries", "max_tries 0", run(max_tries=0)
