@@ -190,6 +190,7 @@ bool ars__link_send(struct host *host, const void *frame, size_t size, bool more
 void ars__link_flush(struct host *host, bool all_traces);
 /* When the requests that have gathered go out, if nothing happens before: UINT64_MAX while the controller is busy. */
 uint64_t ars__steps_due_at(const struct host *host);
+bool ars__steps_crowded(const struct host *host);
 void ars__link_error(struct host *host, const char *text);
 
 /* ---- session.c --------------------------------------------------------------------------------------------------- */
@@ -209,6 +210,7 @@ const char *ars__site_address(const struct host *host, uint32_t site, int *size)
 /* ---- relay.c ----------------------------------------------------------------------------------------------------- */
 void ars__relay_question(struct host *host, uint32_t channel);
 /* A reply item that ars__check_reply has accepted. False: the controller broke the protocol (host->error). */
+void ars__relay_clean(struct host *host); /* of requests that nobody waits for any more */
 bool ars__relay_reply(struct host *host, const unsigned char *item);
 void ars__relay_reset(struct host *host, uint32_t worker); /* forgets the questions of a dead family */
 /* The trace is over. Whoever still waits in its name is dead or never waited: its answer must not stop the clock of the

@@ -156,17 +156,23 @@ uint64_t ars__steps_due_at(const struct host *host) {
     return 2 * host->n_askers_out >= busy ? 0 : host->steps_since + GATHER_MS * ARS__MS;
 }
 
+/* 65,536 channels could ask for more than one message holds, or be answered with more. */
+bool ars__steps_crowded(const struct host *host) {
+    return host->steps_out.size > ARS_WIRE_MAX_MESSAGE / 4 ||
+           host->n_steps_out >= ARS_WIRE_MAX_MESSAGE / ARS_WIRE_MAX_STEP / 2;
+}
+
 static bool steps_due(const struct host *host) {
     if (!host->n_steps_out) return false;
-    /* 65,536 channels could ask for more than one message holds. */
-    return host->steps_out.size > ARS_WIRE_MAX_MESSAGE / 4 || host->now >= ars__steps_due_at(host);
+    return ars__steps_crowded(host) || host->now >= ars__steps_due_at(host);
 }
 
 void ars__link_flush(struct host *host, bool all_traces) {
     if (host->blocked || host->disconnected) return;
-    uint32_t steps = host->n_steps_out;
     if (!send_batch(host, ARS_MSG_SITES, &host->sites_out, &host->n_sites_out)) return;
     if (steps_due(host)) {
+        ars__relay_clean(host);
+        uint32_t steps = host->n_steps_out;
         if (!send_batch(host, ARS_MSG_STEPS, &host->steps_out, &host->n_steps_out)) return;
         host->unanswered += steps;
         host->run.counters.requests += steps;

@@ -98,7 +98,7 @@ static bool take_steps(struct host *host, uint32_t channel, struct ars__channel 
     ars__buffer_add(&host->steps_out, body, size);
     host->n_steps_out += c->asked;
     host->n_askers_out++;
-    if (host->steps_out.size > ARS_WIRE_MAX_MESSAGE / 4) ars__link_flush(host, false);
+    if (ars__steps_crowded(host)) ars__link_flush(host, false);
     return true;
 }
 
@@ -142,15 +142,42 @@ static void hand_over(struct channel *c, struct ars__channel *box, const unsigne
     if (c->answered == c->asked) announce(box, c->filled);
 }
 
+/* The channel that waits for the answer to this request, and the request's place in its question; NULL: nobody does. */
+static struct channel *waits_for(const struct host *host, uint32_t ticket, uint32_t *place) {
+    uint32_t channel = ticket & ((1u << host->ticket_bits) - 1);
+    if (channel >= host->n_channels) return NULL; /* made up */
+    struct channel *c = &host->channels[channel];
+    *place = (ticket - c->ticket) >> host->ticket_bits;
+    return c->waiting && *place < c->asked ? c : NULL;
+}
+
+/* A process may have died since it asked, and its trace been reported: the controller no longer knows of it then. */
+void ars__relay_clean(struct host *host) {
+    struct buffer *out = &host->steps_out;
+    size_t to = sizeof(struct ars_wire_header);
+    for (size_t at = to; at < out->size;) {
+        struct ars_wire_step step;
+        uint32_t place;
+        memcpy(&step, out->data + at, sizeof step);
+        if (waits_for(host, step.ticket, &place)) {
+            memmove(out->data + to, out->data + at, step.size);
+            to += step.size;
+        } else {
+            host->n_steps_out--;
+        }
+        at += step.size;
+    }
+    out->size = host->n_steps_out ? to : 0;
+}
+
 bool ars__relay_reply(struct host *host, const unsigned char *item) {
     struct ars_wire_reply reply;
+    uint32_t place;
     memcpy(&reply, item, sizeof reply);
     if (host->unanswered) host->unanswered--;
-    uint32_t channel = reply.ticket & ((1u << host->ticket_bits) - 1);
-    if (channel >= host->n_channels) return true; /* stale, or made up */
-    struct channel *c = &host->channels[channel];
-    uint32_t place = (reply.ticket - c->ticket) >> host->ticket_bits;
-    if (!c->waiting || place >= c->asked) return true; /* stale */
+    struct channel *c = waits_for(host, reply.ticket, &place);
+    if (!c) return true; /* stale */
+    const uint32_t channel = (uint32_t)(c - host->channels);
     uint64_t bit = 1ull << place % 64;
     if (c->came[place / 64] & bit) return true; /* a second time */
     if ((c->site == ARS_NO_SITE) != (reply.size == sizeof reply)) {

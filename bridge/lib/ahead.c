@@ -17,7 +17,6 @@
 
 enum {
     ROOM = 64 << 10,
-    SCORES = 16,
     FEW = 32,         /* guesses that say nothing about a loop yet */
     LEFT_ALONE = 200, /* times, before a loop is tried again */
     FADING = 4096     /* guesses after which older ones count half */
@@ -38,7 +37,9 @@ static bool writes_scripts(const struct ars__loop *loop) {
 }
 
 void ars__script_begin(struct ars__loop *loop) {
-    if (writes_scripts(loop)) loop->first->script.used = loop->first->script.closed = 0;
+    if (!writes_scripts(loop)) return;
+    struct ars__script *script = &loop->first->script;
+    script->used = script->begun = script->closed = 0;
 }
 
 void ars__script_close(struct ars__loop *loop) {
@@ -48,13 +49,9 @@ void ars__script_close(struct ars__loop *loop) {
 /* The item whose answer is awaited. */
 static struct ars__scripted *latest;
 
-void ars__script_add(const unsigned char *request) {
-    struct ars__loop *loop = ars__top(&ars__me.loops);
+static void add(struct ars__script *script, const unsigned char *request) {
     struct ars_wire_step step;
-    latest = NULL;
     memcpy(&step, request, sizeof step);
-    if (!writes_scripts(loop) || loop->first->script.closed || step.state == loop->entry_state) return;
-    struct ars__script *script = &loop->first->script;
     const size_t prior_at = sizeof step + step.n_told * sizeof(struct ars_wire_told);
     const struct ars__scripted item = {step.site, step.instance, (uint32_t)(step.size - prior_at), 0};
     if (step.n_told != 1 || script->used + sizeof item + item.prior_size > sizeof script->bytes) {
@@ -67,6 +64,21 @@ void ars__script_add(const unsigned char *request) {
     script->used += (uint32_t)sizeof item + item.prior_size;
 }
 
+void ars__script_asks(const unsigned char *request, size_t size) {
+    struct ars__loop *loop = ars__top(&ars__me.loops);
+    latest = NULL;
+    if (!writes_scripts(loop) || loop->first->script.closed) return;
+    const struct ars__first *first = loop->first;
+    struct ars__script *script = &loop->first->script;
+    if (script->begun) {
+        add(script, request);
+        return;
+    }
+    /* A try that begins with another question than that which is remembered says nothing about those that do. */
+    script->begun = !first->request_size || (first->request_size == size && memcmp(first->request, request, size) == 0);
+    script->closed = !script->begun;
+}
+
 void ars__script_answered(size_t reply_size) {
     if (latest) latest->reply_size = (uint32_t)reply_size;
 }
@@ -74,24 +86,16 @@ void ars__script_answered(size_t reply_size) {
 /* ---- whether it is worth it ------------------------------------------------------------------------------------------- */
 
 static struct score {
-    uint32_t loop;
     uint32_t asked, used, left_alone;
-} scores[SCORES];
-
-static struct score *score_of(uint32_t loop) {
-    struct score *score = &scores[loop % SCORES];
-    if (score->loop != loop) *score = (struct score){.loop = loop};
-    return score;
-}
+} scores[ARS_WIRE_MAX_SITES]; /* by loop; pages without a loop take no memory */
 
 static bool promising(uint32_t loop) {
-    const struct score *score = score_of(loop);
-    return score->asked < FEW || 2 * score->used >= score->asked;
+    return scores[loop].asked < FEW || 2 * scores[loop].used >= scores[loop].asked;
 }
 
 void ars__ahead_learn(uint32_t loop, uint32_t asked, uint32_t used) {
-    struct score *score = score_of(loop);
-    if (!asked && !promising(loop) && ++score->left_alone == LEFT_ALONE) *score = (struct score){.loop = loop};
+    struct score *score = &scores[loop];
+    if (!asked && !promising(loop) && ++score->left_alone == LEFT_ALONE) *score = (struct score){0};
     score->asked += asked;
     score->used += used;
     if (score->asked < FADING) return;

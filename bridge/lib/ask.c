@@ -112,6 +112,7 @@ void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_d
     }
     size_t size = build_step(body, site, instance, untold, prior);
     const struct ars__first *known = recall(body, size);
+    ars__script_asks(body, size);
     const unsigned char *reply = NULL;
     size_t reply_size;
     if (known) {
@@ -121,11 +122,10 @@ void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_d
         reply = ars__ahead_find(body, size, &reply_size);
     }
     if (!reply) {
-        ars__script_add(body);
         reply = body;
         reply_size = ask_and_remember(body, size);
-        ars__script_answered(reply_size);
     }
+    ars__script_answered(reply_size);
     take_state(reply, reply_size, untold);
 
     char why[256];

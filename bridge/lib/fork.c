@@ -33,8 +33,8 @@ void ars__watch_forks(void) {
     pthread_atfork(NULL, NULL, after_fork);
 }
 
-/* fork of a snapshot, which has run nothing since it was forked itself: so what libc and others do before and after a fork,
- * on pages that the child would have to copy, has been done. */
+/* fork of a snapshot, which has run nothing since it was forked itself: so what libc and others do before and after a fork
+ * (pthread_atfork), on pages that the child would have to copy, has been done. */
 static pid_t fork_again(void) {
 #ifdef ARS__HAS_BARE_FORK
     return _Fork();

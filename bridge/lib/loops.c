@@ -122,8 +122,12 @@ void ars__try_begins(void) {
     if (times_tries()) ars__beat(true);
 }
 
-void ars__loop_close(void) {
+void ars__try_ends(void) {
     if (times_tries()) ars__beat(false);
+}
+
+void ars__loop_close(void) {
+    ars__try_ends();
     ars__me.loops.depth--;
     const struct ars__loop *outer = ars__top(&ars__me.loops);
     ars__at_loop(outer ? outer->address : ARS_NO_SITE);

@@ -136,6 +136,7 @@ void ars__loop_cache(struct ars__loop *loop);
 /* The try was rejected: everything that it drew vanishes. */
 void ars__loop_again(struct ars__loop *loop);
 void ars__try_begins(void); /* for the clock of tries */
+void ars__try_ends(void);   /* what comes next belongs to none */
 void ars__loop_close(void);
 _Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how);
 /* Fails unless a trace is being run. */
@@ -194,7 +195,7 @@ size_t ars__ask_in_place(enum ars__question kind, size_t size);
 
 void ars__script_begin(struct ars__loop *loop); /* a try begins */
 void ars__script_close(struct ars__loop *loop); /* what comes next in this try cannot be guessed */
-void ars__script_add(const unsigned char *request);
+void ars__script_asks(const unsigned char *request, size_t size);
 void ars__script_answered(size_t reply_size);
 /* Asks what n continuations under q, from this number on, will want to know. Returns how many answers it got. */
 uint32_t ars__ask_ahead(const struct ars__loop *loop, const struct ars__first *first, uint32_t from, uint32_t n);

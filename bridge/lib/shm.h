@@ -119,7 +119,8 @@ struct ars__first {
     uint32_t reply_size;
     struct ars__script {
         uint32_t used;   /* bytes of struct ars__scripted, each with its prior */
-        uint32_t closed; /* what came next cannot be guessed */
+        uint16_t begun;  /* this try has asked the first question, and no other before it */
+        uint16_t closed; /* what came next cannot be guessed */
         _Alignas(8) unsigned char bytes[ARS__SCRIPT_BYTES];
     } script;
     _Alignas(8) unsigned char request[ARS_WIRE_MAX_STEP];

@@ -129,6 +129,7 @@ static void live_as_snapshot(void) {
     while ((order = atomic_load(&s->order)) == ARS__WAIT) ars__futex_wait(&s->order, ARS__WAIT, 1000000000);
     if (order == ARS__QUIT) _exit(0);
     atomic_store(&s->status, ARS__SLOT_RUNNING);
+    ars__beat(false);
     s->asked_ahead = ars__ask_ahead(ars__top(&ars__me.loops), &s->first, 0, s->want_tries_q);
     for (uint32_t number = 0; s->tries_q < s->want_tries_q; number++)
         if (continue_once(ARS__TRY_Q, number)) return;

@@ -30,6 +30,7 @@ __all__ = ["Interrupts", "RunSummary", "Session"]
 
 _log = logging.getLogger("ars.session")
 
+_LARGEST_BATCH = 32_768  # requests; their answers fit one message
 _POLL_MS = 200
 _CANCEL_WITHIN = 5.0
 _ERROR_DELIVERY = 0.1  # seconds for the host to read why we give up
@@ -437,6 +438,10 @@ class _Conversation:
     def _answer(self, steps: list[StepBatch]) -> None:
         """One batch for everything that waits, one message back."""
         if not steps:
+            return
+        if len(steps) > 1 and sum(map(len, steps)) > _LARGEST_BATCH:
+            for each in steps:
+                self._answer([each])
             return
         batch = wire.concatenate_steps(steps)
         replies = self._proposer.step(batch, self._session.sites)

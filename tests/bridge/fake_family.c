@@ -103,6 +103,15 @@ static double first_number(const unsigned char *reply) {
 static double ask_step(uint32_t channel, struct ars__channel *box, uint64_t trace, uint32_t site, uint32_t instance) {
     struct request q = request(trace, site, instance);
     if (planned(trace, "badstep")) q.step.n_told = 5000;
+    if (planned(trace, "askdie")) { /* dies when the host has its question */
+        memcpy(box->body, &q, sizeof q);
+        box->kind = ARS__ASK_STEP;
+        box->size = sizeof q;
+        atomic_store(&box->state, ARS__ASKED);
+        ring_bell(channel);
+        while (atomic_load(&box->state) != ARS__TAKEN) usleep(1000);
+        raise(SIGSEGV);
+    }
     ask(channel, box, ARS__ASK_STEP, &q, sizeof q);
     return first_number(box->body);
 }

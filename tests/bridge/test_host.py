@@ -508,6 +508,22 @@ def test_the_question_of_a_dead_continuation_is_nobodys(launch: Launch) -> None:
     assert c.done[10] == 2 * 14
 
 
+def test_requests_of_a_trace_that_is_over_are_not_sent(launch: Launch) -> None:
+    """They wait while the controller is busy; meanwhile their process dies, twice, and the trace is reported."""
+    c = launch(workers="2", plan="1=slow,1=askdie")
+    c.greet()
+    c.send(g.run(n=2, flags=0))
+    c.follow(lambda _: None, until=g.STEPS)
+    assert [step.trace for step in c.steps[0]] == [0]
+    while 1 not in c.traces:
+        c.follow(reply_all, until=g.TRACES)
+    assert c.traces[1].failure == CRASH
+    c.send(reply_all(c.steps[0]))
+    c.follow(reply_all)
+    assert c.traces[0].samples == [3.0]
+    assert [step.trace for steps in c.steps for step in steps] == [0]
+
+
 def test_refused_forks_of_a_trace_lower_the_number_of_workers(launch: Launch) -> None:
     """Each refusal halves it; with one worker left a trace is tried three times more."""
     c = launch(plan="3=fork1,20=fork3,30=fork9", workers="8")

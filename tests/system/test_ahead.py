@@ -16,12 +16,12 @@ SOURCE = Path(__file__).resolve().parent / "ahead" / "guesses.c"
 OBSERVE = {"data": 0.3}
 TRACES = 80
 BUDGET = ars.Budget(M=2, N=10)
-WEIGHTS = np.arange(1.0, 301.0) / np.arange(1.0, 301.0).sum()
+WEIGHTS = np.arange(1.0, 101.0) / np.arange(1.0, 101.0).sum()
 
 # All but "before" and "unasked" are proposed, each by what was drawn before it.
 PROPOSALS: dict[str, Any] = {
-    "x": lambda t: ars.Normal(0.1 * t["before"], 0.6),
-    "y": lambda t: ars.Normal(0.5 * t["x"], 0.8),
+    "x": lambda t: ars.Normal(0.1 * t["before"], 0.6) if "before" in t else ars.Normal(0.1, 0.7),
+    "y": lambda t: ars.Normal(0.5 * t["x"], 0.8) if "x" in t else ars.Normal(0.2, 0.8),
     "v": lambda t: ars.Normal(-0.2 * t["x"], 0.9),
     "w": lambda t: ars.Normal(0.3 * t["v"] + 0.1, 1.1),
     "z": lambda t: ars.Normal(0.2 * t["w"] - 0.1, 0.9),
@@ -33,14 +33,16 @@ PROPOSALS: dict[str, Any] = {
 MODELS = {
     "plain": ("xy", 1.35),
     "longer": ("xyvwz", 1.6),
+    "at_once": ("xyvwz", 1.6),
     "branching": ("xyv", 1.5),
     "nested": ("xyvw", 1.5),
-    "wide": ("xc", 1.2),
+    "wide": ("xc", 1.6),
     # Mostly wrong: given up for a while after a few tries.
     "dependent": ("xy", 1.3),
     "nuisance": ("xyvw", 1.3),
     "nuisance_first": ("xy", 1.3),
     "unasked": ("xy", 1.05),
+    "swapped": ("xyv", 1.6),
 }
 
 
@@ -76,7 +78,7 @@ def test_nothing_depends_on_a_guess(program: Path, model: str, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["forked", "place"])
-@pytest.mark.parametrize("model", ["plain", "longer"])
+@pytest.mark.parametrize("model", ["plain", "longer", "at_once", "wide"])
 def test_what_can_be_guessed_is_asked_together(program: Path, model: str, kind: str) -> None:
     """Ten continuations, of which most are accepted at once, ask in a few messages."""
     guessed, asked = (run(program, model, kind, ahead=ahead) for ahead in (True, False))
