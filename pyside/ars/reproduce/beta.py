@@ -85,6 +85,7 @@ def _runs(executable: Path, case: BetaBernoulli, settings: BetaSettings, work: W
                 budget=Budget(M=BUDGETS[-1], N=TRIES),
                 seed=seed,
                 progress=work.reporter.progress(f"traces, Beta-Bernoulli {case.setting}, n = {case.n}"),
+                ask_ahead=True,
             )
         return pack(post)
 
