@@ -129,7 +129,7 @@ _SETTINGS: Final = {
         marsaglia_runs=Repeats(repeats=10, traces=5_000, naive_traces=100_000),
         mini_sherpa=MiniSherpa(
             network=Network(traces=1_000_000, lstm_dim=512, lstm_depth=3),
-            runs=Repeats(repeats=5, traces=5_000, naive_traces=10_000),
+            runs=Repeats(repeats=10, traces=5_000, naive_traces=10_000),
             truth_traces=400_000,
             truth_chunk=100_000,
             truth_error=0.02,
