@@ -91,7 +91,8 @@ def test_one_death_costs_nothing(role: str, csim: Callable[[str], str]) -> None:
         assert post["mu"].tobytes() == right["mu"].tobytes()
         for name in ("traces", "snapshots", "continuations", "tries_q", "tries_p"):
             assert post.stats[name] == right.stats[name] > 0, name
-        assert post.stats["requests"] >= right.stats["requests"]
+        # One per trace at least; how many are left to the prior before that is known depends on who asks first.
+        assert min(post.stats["requests"], right.stats["requests"]) >= 150
         lost = role in ("host", "zygote")
         assert post.stats["restarts"] == lost
         assert right.stats["traces_of_lost_hosts"] == 0

@@ -200,7 +200,8 @@ def test_tries_and_continuations_get_equal_proposals_for_equal_values(watched: l
     program = Builder(tmp_path / "built").program([source], Variant("gcc", ("-O2",)))
     with ars.Simulator([str(program)], workers=6) as sim:
         network = sim.train(6000, 24, batch_size=128, seed=3, lr=3e-3, threads=1, architecture=SMALL)
-        post = sim.posterior({"y": 3.0}, 80, network=network, budget=ars.Budget(M=2, N=5), seed=4)
+        # A guess may go with another prior than the values that it tells; test_ahead.py is about those.
+        post = sim.posterior({"y": 3.0}, 80, network=network, budget=ars.Budget(M=2, N=5), seed=4, ask_ahead=False)
     (served,) = watched
     assert served.pool.live == 0
     assert served.rows > 500
