@@ -209,8 +209,8 @@ const char *ars__site_address(const struct host *host, uint32_t site, int *size)
 
 /* ---- relay.c ----------------------------------------------------------------------------------------------------- */
 void ars__relay_question(struct host *host, uint32_t channel);
+void ars__relay_clean(struct host *host); /* takes requests that nobody waits for any more out of steps_out */
 /* A reply item that ars__check_reply has accepted. False: the controller broke the protocol (host->error). */
-void ars__relay_clean(struct host *host); /* of requests that nobody waits for any more */
 bool ars__relay_reply(struct host *host, const unsigned char *item);
 void ars__relay_reset(struct host *host, uint32_t worker); /* forgets the questions of a dead family */
 /* The trace is over. Whoever still waits in its name is dead or never waited: its answer must not stop the clock of the

@@ -234,12 +234,13 @@ static uint32_t ask_all(const struct drawn *last, const struct ars__scripted *it
     return answered;
 }
 
-uint32_t ars__ask_ahead(const struct ars__loop *loop, const struct ars__first *first, uint32_t from, uint32_t n) {
+uint32_t ars__ask_ahead(const struct ars__loop *loop, uint32_t from, uint32_t n) {
+    const struct ars__first *first = loop->first;
     first_stream = from;
     n_streams = n < ARS__MOST_STEPS ? n : ARS__MOST_STEPS;
     filled = sizeof(struct answer); /* so that no offset is 0 */
     struct drawn last;
-    if (!(ars__me.flags & ARS_RUN_ASK_AHEAD) || !first->request_size || !first->script.used ||
+    if (!(ars__me.flags & ARS_RUN_ASK_AHEAD) || !first || !first->request_size || !first->script.used ||
         !promising(loop->address) || !draw_first(first, &last)) {
         n_streams = 0;
         return 0;

@@ -84,9 +84,9 @@ static void estimate(const struct body *body) {
     for (uint32_t number = 0; record_of(body)->tries_q < wanted; number++) {
         continue_once(body, ARS__TRY_Q, number);
         const uint64_t left = wanted - record_of(body)->tries_q;
-        if (number || !left || !loop_of(body)->first) continue;
+        if (number || !left) continue;
         ars__try_ends();
-        asked = ars__ask_ahead(loop_of(body), loop_of(body)->first, 1, (uint32_t)left);
+        asked = ars__ask_ahead(loop_of(body), 1, (uint32_t)left);
     }
     ars__ahead_learn(address, asked, ars__ahead_used_in_place());
     for (uint32_t number = 0; record_of(body)->runs_p < ars__me.want_runs_p; number++)

@@ -130,7 +130,7 @@ static void live_as_snapshot(void) {
     if (order == ARS__QUIT) _exit(0);
     atomic_store(&s->status, ARS__SLOT_RUNNING);
     ars__beat(false);
-    s->asked_ahead = ars__ask_ahead(ars__top(&ars__me.loops), &s->first, 0, s->want_tries_q);
+    s->asked_ahead = ars__ask_ahead(ars__top(&ars__me.loops), 0, s->want_tries_q);
     for (uint32_t number = 0; s->tries_q < s->want_tries_q; number++)
         if (continue_once(ARS__TRY_Q, number)) return;
     for (uint32_t number = 0; number + 1 < s->want_runs_p; number++)

@@ -247,7 +247,8 @@ class Simulator:
         flags |= RunFlag.PROPOSE_PRIOR if isinstance(proposer, PriorProposer) else RunFlag(0)
         flags |= RunFlag.LOOPS_PRIOR if in_loops == "prior" else RunFlag(0)
         flags |= RunFlag.ESTIMATE if estimate else RunFlag(0)
-        flags |= RunFlag.ASK_AHEAD if estimate and (network if ask_ahead is None else ask_ahead) else RunFlag(0)
+        ask_ahead = network is not None if ask_ahead is None else ask_ahead
+        flags |= RunFlag.ASK_AHEAD if estimate and ask_ahead else RunFlag(0)
         flat = {name: array.reshape(-1) for name, array in data.items()}
         if seed is None and resume is not None:
             seed = kept_seed(resume)
