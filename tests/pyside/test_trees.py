@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from ars._native import DistKind, SiteKind
 from ars.columns import Columns, Site, merge, offsets, select, sort_by_trace, take
 
 torch = pytest.importorskip("torch")
+linear = torch.nn.functional.linear
 from ars.network import NetworkConfig, ProposalNetwork, TraceBatch, Vocabulary  # noqa: E402
 from ars.network import batches as batches_module  # noqa: E402
 from ars.network import trace_batch as trace_batch_module  # noqa: E402
@@ -330,8 +332,9 @@ def test_the_recurrence_on_chains_is_the_one_over_time_and_its_gradient_is_right
     x = torch.randn((4, 6, 3), dtype=torch.float64)
     previous = torch.arange(24) - 6
     previous[:6] = -1
-    chains = run_lstm_on_trees(lstm, x.reshape(24, 3), previous, (6, 6, 6, 6))
-    torch.testing.assert_close(chains, run_lstm(lstm, x.reshape(24, 3), (6, 6, 6, 6)))
+    product = partial(linear, x.reshape(24, 3))
+    chains = run_lstm_on_trees(lstm, product, (6, 6, 6, 6), previous)
+    torch.testing.assert_close(chains, run_lstm(lstm, product, (6, 6, 6, 6)))
     # Levels of 2, 5 and 3, where some rows share the one above and some have none below.
     previous = torch.tensor([-1, -1, 0, 0, 0, 1, 1, 2, 2, 5])
     rows = torch.randn((10, 3), dtype=torch.float64, requires_grad=True)
@@ -341,7 +344,7 @@ def test_the_recurrence_on_chains_is_the_one_over_time_and_its_gradient_is_right
         for name, weight in zip(names, weights, strict=True):
             delattr(copy, name)
             setattr(copy, name, weight)
-        return run_lstm_on_trees(copy, x, previous, (2, 5, 3))
+        return run_lstm_on_trees(copy, partial(linear, x), (2, 5, 3), previous)
 
     copy = torch.nn.LSTM(3, 5, 2).double()
     weights = [p.detach().clone().requires_grad_() for p in lstm.parameters()]

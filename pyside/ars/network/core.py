@@ -19,6 +19,7 @@ from ars._native import MAX_COMPONENTS, DistKind
 from ars.network import features
 from ars.network.embeddings import ObservationEncoder
 from ars.network.heads import HEADS, HeadSettings, Proposal
+from ars.network.inputs import Inputs, distinct
 from ars.network.recurrence import run_lstm, run_lstm_on_trees
 from ars.network.trace_batch import Batch, TraceBatch, TreeBatch
 from ars.network.vocabulary import SiteSpec, Vocabulary
@@ -26,6 +27,7 @@ from ars.network.vocabulary import SiteSpec, Vocabulary
 __all__ = ["Group", "Growth", "NetworkConfig", "ProposalNetwork", "State"]
 
 State = tuple[Tensor, Tensor]  # h and c, each [depth, n, lstm_dim]
+_Asked = tuple[Tensor, Tensor, Tensor, Tensor | None]  # site, instance [n], prior [n, 4], categories [n, C]
 
 _SITE_SCALE: Final = 0.5
 _LAST_LAYER_SCALE: Final = 0.1  # so that an untrained network proposes nearly the prior
@@ -276,23 +278,39 @@ class ProposalNetwork(nn.Module):
         The latent drawn before is previous_site [*] (-1 at the start), previous_value [*], previous_prior [*, 4].
         """
         shape = site.shape
-        rows = site.reshape(-1)
-        before = previous_site.reshape(-1)
-        value = previous_value.reshape(-1)
-        kind = self.kinds[before + 1]
-        seen = features.value_features(kind, self._families, previous_prior.reshape(-1, 4), value)
-        category = self._category_rows(kind, value)
-        described = torch.cat([seen, self.categories(category), self.sites(before + 1)], dim=-1)
+        rows = site.numel()
+        if categories is not None:
+            categories = categories.reshape(rows, -1)
         parts = [
-            obs.expand(*shape, -1).reshape(len(rows), -1),
-            self.sites(rows + 1),
-            features.instance_features(instance.reshape(-1)),
-            features.prior_features(prior.reshape(-1, 4)),
-            self._prior_categories(categories, len(rows)),
-            seen,
-            self.value(described),
+            obs.expand(*shape, -1).reshape(rows, -1),
+            self._question(site.reshape(-1), instance.reshape(-1), prior.reshape(-1, 4), categories),
+            self._value(previous_site.reshape(-1), previous_value.reshape(-1), previous_prior.reshape(-1, 4)),
         ]
         return torch.cat(parts, dim=-1).reshape(*shape, -1)
+
+    def _question(self, site: Tensor, instance: Tensor, prior: Tensor, categories: Tensor | None) -> Tensor:
+        """What a step sees of the site that is asked for, [n, Q]."""
+        parts = [
+            self.sites(site + 1),
+            features.instance_features(instance),
+            features.prior_features(prior),
+            self._prior_categories(categories, len(site)),
+        ]
+        return torch.cat(parts, dim=-1)
+
+    def _value(self, site: Tensor, value: Tensor, prior: Tensor) -> Tensor:
+        """What a step sees of the latent drawn before, [n, V]."""
+        kind = self.kinds[site + 1]
+        seen = features.value_features(kind, self._families, prior, value)
+        category = self._category_rows(kind, value)
+        described = torch.cat([seen, self.categories(category), self.sites(site + 1)], dim=-1)
+        return torch.cat([seen, self.value(described)], dim=-1)
+
+    def _start(self) -> Tensor:
+        """The same where nothing was drawn before, [1, V]."""
+        device = self.kinds.device
+        nothing = torch.zeros(1, dtype=torch.float64, device=device)
+        return self._value(torch.full((1,), -1, device=device), nothing, nothing.expand(1, 4))
 
     def _category_rows(self, kind: Tensor, value: Tensor) -> Tensor:
         """The row of a category's embedding; 0 for what is not a category, or one never seen."""
@@ -306,7 +324,7 @@ class ProposalNetwork(nn.Module):
         table = self.categories.weight[1:]
         if categories is None or not len(table):
             return table.new_zeros((rows, self.config.category_dim))
-        p = categories.reshape(rows, -1).to(table.dtype)
+        p = categories.to(table.dtype)
         k = min(p.shape[-1], len(table))
         return p[:, :k] @ table[:k]
 
@@ -368,46 +386,39 @@ class ProposalNetwork(nn.Module):
         """log q of every latent, float64: [T, B] for a TraceBatch, 0 where padded; [N] for a TreeBatch."""
         return self._tree_log_probs(batch) if isinstance(batch, TreeBatch) else self._trace_log_probs(batch)
 
+    def _inputs(self, obs: Tensor, asked: _Asked, before: tuple[Tensor, Tensor, Tensor]) -> Inputs:
+        """For N latents, those that begin a trace first; ``before``: the sites, values and priors before the others."""
+        which, question = distinct(*(column for column in asked if column is not None))
+        site, instance, prior, categories = (None if column is None else column[which] for column in asked)
+        assert site is not None and instance is not None and prior is not None
+        return Inputs(
+            obs, self._question(site, instance, prior, categories), question, self._start(), self._value(*before)
+        )
+
     def _tree_log_probs(self, batch: TreeBatch) -> Tensor:
         if not len(batch.site):
             return batch.weight.clone()
-        first = batch.previous < 0
-        before = batch.previous.clamp(min=0)
-        obs = self.observe(batch.observation).expand(batch.traces, -1)
-        x = self.inputs(
-            obs[batch.trace],
-            batch.site,
-            batch.instance,
-            batch.prior,
-            batch.categories,
-            torch.where(first, -1, batch.site[before]),
-            torch.where(first, 0.0, batch.value[before]),
-            torch.where(first.unsqueeze(-1), 0.0, batch.prior[before]),
-        )
-        out = torch.cat([run_lstm_on_trees(self.lstm, x, batch.previous, batch.levels), x], dim=-1)
-        return self.log_prob(out, batch.site, batch.prior, batch.categories, batch.value)
+        site, value, prior, categories = batch.site, batch.value, batch.prior, batch.categories
+        before = batch.previous[batch.levels[0] :]
+        obs = self.observe(batch.observation).expand(batch.traces, -1).index_select(0, batch.trace)
+        asked = (site, batch.instance, prior, categories)
+        x = self._inputs(obs, asked, (site[before], value[before], prior[before]))
+        h = run_lstm_on_trees(self.lstm, x.product, batch.levels, batch.previous)
+        return self.log_prob(torch.cat([h, x.whole()], dim=-1), site, prior, categories, value)
 
     def _trace_log_probs(self, batch: TraceBatch) -> Tensor:
         steps, traces = batch.site.shape
         at, levels = batch.packed()
         if not len(at):
             return batch.value.new_zeros((steps, traces))
-        # The latent before is the one above: time comes first.
-        first, before = at < traces, (at - traces).clamp(min=0)
         site, value, prior = batch.site.reshape(-1), batch.value.reshape(-1), batch.prior.reshape(-1, 4)
         categories = None if batch.categories is None else batch.categories.reshape(steps * traces, -1)[at]
-        x = self.inputs(
-            self.observe(batch.observation).expand(traces, -1)[at % traces],
-            site[at],
-            batch.instance.reshape(-1)[at],
-            prior[at],
-            categories,
-            torch.where(first, -1, site[before]),
-            torch.where(first, 0.0, value[before]),
-            torch.where(first.unsqueeze(-1), 0.0, prior[before]),
-        )
-        out = torch.cat([run_lstm(self.lstm, x, levels), x], dim=-1)
-        log_q = self.log_prob(out, site[at], prior[at], categories, value[at])
+        before = at[levels[0] :] - traces  # the latent before is the one above: time comes first
+        obs = self.observe(batch.observation).expand(traces, -1).index_select(0, at % traces)
+        asked = (site[at], batch.instance.reshape(-1)[at], prior[at], categories)
+        x = self._inputs(obs, asked, (site[before], value[before], prior[before]))
+        h = run_lstm(self.lstm, x.product, levels)
+        log_q = self.log_prob(torch.cat([h, x.whole()], dim=-1), site[at], prior[at], categories, value[at])
         return log_q.new_zeros(steps * traces).index_copy(0, at, log_q).reshape(steps, traces)
 
     def minus_log_q(self, batch: Batch) -> Tensor:

@@ -22,7 +22,15 @@ from ars.network.facade import Network
 from ars.network.files import StorageError
 from ars.network.history import Entry, TrainingHistory
 from ars.network.sources import FreshTraces, RecordedTraces, Source
-from ars.network.training import Callbacks, Trainer, TrainingConfig, held_out_batches, one_torch_thread, train
+from ars.network.training import (
+    Callbacks,
+    Trainer,
+    TrainingConfig,
+    held_out_batches,
+    keep_freed_memory,
+    one_torch_thread,
+    train,
+)
 from ars.network.vocabulary import Vocabulary
 from ars.progress import Progress, StreamProgress, make_progress
 
@@ -70,6 +78,7 @@ def train_simulator(
         state = load_training(training_path(out), embeddings)
         config = _resumed_config(state, config, network, training_path(out))
     threads = torch.get_num_threads() if threads is None else threads
+    keep_freed_memory()
     with one_torch_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed % 2**63)
         trainer = _trainer(source, config, network or NetworkConfig(), state, shapes, embeddings, threads)

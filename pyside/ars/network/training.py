@@ -42,6 +42,7 @@ _log = logging.getLogger("ars.training")
 
 _FINAL_LR: Final = 0.01  # of the rate at its height
 _MOMENTS: Final = ("exp_avg", "exp_avg_sq")
+_LARGEST_BLOCK: Final = (32 << 20) - (64 << 10)  # bytes; with what malloc adds to it not above 32 MB
 
 
 class TrainingError(ArsError):
@@ -408,6 +409,16 @@ def train(trainer: Trainer, source: Source, callbacks: Callbacks | None = None) 
         calls.checkpoint(trainer.state(source))
     trainer.finish()
     return trainer.history
+
+
+def keep_freed_memory() -> None:
+    """Lets the allocator keep what one batch frees for the next.
+
+    glibc gives free memory above a threshold back to the system, which maps it again page by page, zeroed: with two
+    threads 8,000 page faults in every batch of 512 short traces, a fifth of the time. The threshold follows the largest
+    block ever freed, up to 32 MB (mallopt(3), M_MMAP_THRESHOLD): this frees one. Other allocators do not mind.
+    """
+    torch.empty(_LARGEST_BLOCK, dtype=torch.uint8)
 
 
 @contextlib.contextmanager
