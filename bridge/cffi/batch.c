@@ -2,6 +2,7 @@
 #include "batch.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "dist.h"
 
@@ -76,4 +77,15 @@ int ars__batch_sample(const void *bytes, size_t size, size_t count, uint64_t see
         out[i] = ars__dist_sample(&d, &rng);
     }
     return 0;
+}
+
+void ars__component_densities(unsigned kind, size_t rows, size_t components, const double *params, const double *x,
+                              double *out) {
+    ars_dist d = {.kind = kind};
+    for (size_t i = 0; i < rows; i++) {
+        for (size_t j = 0; j < components; j++, params += 4) {
+            memcpy(d.a, params, sizeof d.a);
+            *out++ = ars__dist_log_density(&d, x[i]);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-/* batch.h: what Python calls: many encoded distributions in one call. Not part of libars. */
+/* batch.h: what Python calls: many distributions in one call. Not part of libars. */
 #ifndef ARS_CFFI_BATCH_H
 #define ARS_CFFI_BATCH_H
 
@@ -18,6 +18,11 @@ int ars__batch_log_density(const void *bytes, size_t size, size_t count, const d
 /* Draws all n values from the one stream (seed, trace, stream). */
 int ars__batch_sample(const void *bytes, size_t size, size_t count, uint64_t seed, uint64_t trace, uint64_t stream,
                       size_t n, double *out, char *text, size_t text_size);
+
+/* The log density of x[i] under each of the row's components, params[i][j][4], which are of one kind that has such
+ * parameters. They are not checked: from NaN comes NaN, or -inf. */
+void ars__component_densities(unsigned kind, size_t rows, size_t components, const double *params, const double *x,
+                              double *out);
 /* cffi: end */
 
 #endif /* ARS_CFFI_BATCH_H */

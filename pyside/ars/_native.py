@@ -232,6 +232,24 @@ def log_density(encoded: Encoded, x: npt.ArrayLike) -> npt.NDArray[np.float64]:
     return out
 
 
+def component_densities(
+    kind: DistKind, params: npt.NDArray[np.float64], x: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """The log density [n, k] of every x [n] under each component of its row, params [n, k, 4], all of one kind.
+
+    Parameters are not checked: from NaN comes NaN, or -inf.
+    """
+    n, k, width = params.shape
+    if width != 4 or x.shape != (n,) or kind in (DistKind.CATEGORICAL, DistKind.MIXTURE, DistKind.PRIOR):
+        raise ValueError(
+            f"{params.shape} are not the parameters of {DistKind(kind).name} components for {x.shape} values"
+        )
+    out = np.empty((n, k))
+    params, x = np.ascontiguousarray(params), np.ascontiguousarray(x)
+    lib.ars__component_densities(int(kind), n, k, _doubles(params), _doubles(x), _doubles(out, writable=True))
+    return out
+
+
 def sample(encoded: Encoded, n: int, seed: int, trace: int = 0, stream: int = 0) -> npt.NDArray[np.float64]:
     """n values, one per distribution or all from a single one, drawn from the stream (seed, trace, stream)."""
     for name, number in (("seed", seed), ("trace", trace), ("stream", stream)):

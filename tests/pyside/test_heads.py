@@ -14,7 +14,8 @@ from ars._native import DistKind
 from ars.distributions import covers, decode
 
 torch = pytest.importorskip("torch")
-from ars.network import features  # noqa: E402
+from value_features import value_features  # noqa: E402
+
 from ars.network.heads import HEADS, HeadSettings, Proposal, truncated_quantile  # noqa: E402
 
 Array = npt.NDArray[np.float64]
@@ -364,7 +365,7 @@ def test_the_c_code_sees_the_same_features(case: Case) -> None:
     kind = torch.full((len(drawn),), int(case.kind))
     kind[-1] = 0  # no value
     prior, _ = prior_tensors(case, len(drawn))
-    expected = features.value_features(kind, [case.kind], prior, torch.from_numpy(drawn)).numpy()
+    expected = value_features(kind, [case.kind], prior, torch.from_numpy(drawn)).numpy()
     found = _native.value_features(kind.numpy(), prior.numpy(), drawn)
-    assert found.shape == (len(drawn), features.VALUE_FEATURES)
+    assert found.shape == (len(drawn), _native.VALUE_FEATURES)
     assert found == pytest.approx(expected, rel=1e-5, abs=2e-6)

@@ -301,7 +301,7 @@ class ProposalNetwork(nn.Module):
     def _value(self, site: Tensor, value: Tensor, prior: Tensor) -> Tensor:
         """What a step sees of the latent drawn before, [n, V]."""
         kind = self.kinds[site + 1]
-        seen = features.value_features(kind, self._families, prior, value)
+        seen = features.value_features(kind, prior, value)
         category = self._category_rows(kind, value)
         described = torch.cat([seen, self.categories(category), self.sites(site + 1)], dim=-1)
         return torch.cat([seen, self.value(described)], dim=-1)

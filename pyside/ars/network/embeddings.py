@@ -93,8 +93,8 @@ class NumbersEncoder(nn.Module):
             z = scale(observation[name].reshape(-1, size))
             columns += [torch.clamp(z, -10.0, 10.0), torch.asinh(z)]
             if size <= _FINE_UP_TO:
-                for frequency in _FREQUENCIES:
-                    columns += [torch.sin(frequency * z), torch.cos(frequency * z)]
+                angles = z.unsqueeze(1) * z.new_tensor(_FREQUENCIES).unsqueeze(-1)  # [n, frequencies, size]
+                columns.append(torch.stack([torch.sin(angles), torch.cos(angles)], dim=2).flatten(1))
         out: Tensor = self.network(torch.cat(columns, dim=-1))
         return out
 

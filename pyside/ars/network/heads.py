@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import pad, softplus
 
 from ars._native import MAX_COMPONENTS, N_PARAMS, DistKind
-from ars.network.densities import LOG_DENSITY
+from ars.network.densities import log_density
 
 __all__ = ["HEADS", "Head", "HeadSettings", "Proposal"]
 
@@ -87,10 +87,10 @@ class MixtureProposal:
         return out.reshape(n, k * COMPONENT_DOUBLES)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        x = value.to(torch.float64).unsqueeze(-1)
+        x = value.to(torch.float64)
         terms, at = [], 0
         for kind, count in self.segments:
-            terms.append(LOG_DENSITY[kind](self.params[:, at : at + count], x))
+            terms.append(log_density(kind, self.params[:, at : at + count], x))
             at += count
         return torch.logsumexp(torch.cat(terms, dim=-1) + self.log_weights, dim=-1)
 
