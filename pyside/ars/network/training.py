@@ -4,8 +4,8 @@ The traces are numbered, batches are consecutive, and new sites are appended in 
 training stands is one number, and one that was interrupted goes on as if it had not been.
 
 A batch is cut into as many slices as there are threads, whose gradients are added. Threads inside of torch's operations
-are a little faster on two idle cores (about 5,800 traces/s instead of 5,500), but they wait for each other thousands of
-times per batch: where other processes use the cores too, they come almost to a halt (about 800 instead of 2,400).
+are a little faster on two idle cores, but they wait for each other hundreds of times per batch: where other processes
+use the cores too, they come almost to a halt (some 800 traces/s instead of 2,400).
 """
 
 from __future__ import annotations
