@@ -52,19 +52,10 @@ class Environment:
             return
         self.directory.mkdir(parents=True, exist_ok=True)
         venv.create(self.directory, with_pip=True, clear=True)
-        command = [str(self.python), "-m", "pip", "install", "--no-input", "--quiet", "--extra-index-url", CPU_TORCH]
-        env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PIP_CONSTRAINT")}
-        try:
-            done = subprocess.run(
-                [*command, *self._requirements],
-                env=env,
-                capture_output=True,
-                text=True,
-                timeout=_INSTALL_WITHIN,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise BenchError(f"installing pyprob took more than {_INSTALL_WITHIN:g} s; is the network slow?") from None
+        # The index of CPU builds comes second: where it cannot be reached, pip would wait for it once per package.
+        done = self._install()
+        if done.returncode:
+            done = self._install("--extra-index-url", CPU_TORCH)
         if done.returncode:
             last = "\n".join(done.stderr.strip().splitlines()[-4:])
             raise BenchError(
@@ -72,6 +63,16 @@ class Environment:
                 f"configured for, with {', '.join(self._requirements)}. pip said:\n{last}"
             )
         (self.directory / "complete").touch()
+
+    def _install(self, *options: str) -> subprocess.CompletedProcess[str]:
+        command = [str(self.python), "-m", "pip", "install", "--no-input", "--quiet", *options, *self._requirements]
+        env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PIP_CONSTRAINT")}
+        try:
+            return subprocess.run(
+                command, env=env, capture_output=True, text=True, timeout=_INSTALL_WITHIN, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise BenchError(f"installing pyprob took more than {_INSTALL_WITHIN:g} s; is the network slow?") from None
 
 
 class Peer:

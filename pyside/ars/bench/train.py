@@ -15,6 +15,7 @@ from ars.bench.results import Measurement, measurement
 __all__ = ["SUITE", "run", "training_rate"]
 
 SUITE = "train"
+_EVALUATE_EVERY = 50  # batches
 
 
 def _prior(simulator: ars.Simulator, effort: Effort) -> Iterator[Measurement]:
@@ -43,11 +44,18 @@ def _record(simulator: ars.Simulator, effort: Effort) -> Iterator[Measurement]:
 
 
 def training_rate(simulator: ars.Simulator, width: int, batch: int, batches: int, seed: int = 1) -> float:
-    """Traces per second, simulation included: what more batches cost than a few, so that the start does not count."""
+    """Traces per second, simulation included: what more batches cost than a few, so that the start does not count. The
+    held-out loss is computed as often as in a long training, every 50 batches; a short one looks at it more often."""
+    from ars.network import NetworkConfig  # torch: other suites do without
+    from ars.network.fit import train_simulator
+    from ars.network.training import TrainingConfig
 
     def seconds(n: int) -> float:
+        config = TrainingConfig(
+            n * batch, batch_size=batch, seed=seed, held_out=4 * batch, evaluate_every=_EVALUATE_EVERY * batch
+        )
         started = time.perf_counter()
-        simulator.train(n * batch, lstm_dim=width, batch_size=batch, seed=seed, progress=False)
+        train_simulator(simulator, config, NetworkConfig(lstm_dim=width), progress=False)
         return time.perf_counter() - started
 
     few = max(batches // 6, 1)
@@ -61,9 +69,8 @@ def _training(simulator: ars.Simulator, effort: Effort) -> Iterator[Measurement]
     quick: list[tuple[int, int]] = [(512, 512), (128, 512), (512, 64)]
     full = list(itertools.product((128, 256, 512), (64, 128, 512, 2048)))
     grid = {"smallest": [(16, 64)], "quick": quick, "full": full}[effort.size]
+    batches = {"smallest": 24, "quick": 120, "full": 120}[effort.size]
     for width, batch in grid:
-        traces = {"smallest": 1_536, "quick": 15_360, "full": 61_440}[effort.size]
-        batches = max(traces // batch, 6)
         rates = [training_rate(simulator, width, batch, batches, 1 + turn) for turn in effort.turns()]
         case: dict[str, str | float] = {"what": "training", "LSTM": width, "batch": batch}
         target = 9_000 if (width, batch) == (512, 512) else None
