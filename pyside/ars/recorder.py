@@ -123,10 +123,10 @@ class Recorder:
         return self._stop
 
     def lost(self, error: ArsError) -> None:
-        """The simulator was lost, and will be started again."""
+        """The simulator was lost; the run goes on when it is there again."""
         self.restarts += 1
         self.incidents.append(Failure(-1, "lost_host", 0, str(error), seed=self._seed))
-        _log.warning("%s. It is started again; %d of %d traces had finished", error, self.done, self._total)
+        _log.warning("%s. The run goes on; %d of %d traces had finished", error, self.done, self._total)
 
     def count(self, summary: RunSummary | None) -> None:
         """How a part of the run went, or as far as it went."""
