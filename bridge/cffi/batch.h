@@ -20,7 +20,7 @@ int ars__batch_sample(const void *bytes, size_t size, size_t count, uint64_t see
                       size_t n, double *out, char *text, size_t text_size);
 
 /* The log density of x[i] under each of the row's components, params[i][j][4], which are of one kind that has such
- * parameters. They are not checked: from NaN comes NaN, or -inf. */
+ * parameters. They are not checked, and none is an error. */
 void ars__component_densities(unsigned kind, size_t rows, size_t components, const double *params, const double *x,
                               double *out);
 /* cffi: end */

@@ -206,6 +206,8 @@ def _call(function: Any, encoded: Encoded, *arguments: Any) -> None:
 
 
 def _doubles(array: npt.NDArray[np.float64], *, writable: bool = False) -> Any:
+    if array.dtype != np.float64:
+        raise TypeError(f"an array of {array.dtype} was given where the C code wants float64")
     return ffi.from_buffer("double[]", array, require_writable=writable)
 
 
@@ -237,7 +239,7 @@ def component_densities(
 ) -> npt.NDArray[np.float64]:
     """The log density [n, k] of every x [n] under each component of its row, params [n, k, 4], all of one kind.
 
-    Parameters are not checked: from NaN comes NaN, or -inf.
+    Parameters are not checked, and none is an error.
     """
     n, k, width = params.shape
     if width != 4 or x.shape != (n,) or kind in (DistKind.CATEGORICAL, DistKind.MIXTURE, DistKind.PRIOR):
@@ -362,7 +364,7 @@ def value_features(
     out = np.empty((n, VALUE_FEATURES), np.float32)
     lib.ars__value_features(
         n,
-        ffi.from_buffer("int64_t[]", kind),
+        ffi.from_buffer("int64_t[]", np.asarray(kind, np.int64)),
         _doubles(prior),
         _doubles(value),
         ffi.from_buffer("float[]", out, require_writable=True),

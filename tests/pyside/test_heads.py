@@ -16,6 +16,7 @@ from ars.distributions import covers, decode
 torch = pytest.importorskip("torch")
 from value_features import value_features  # noqa: E402
 
+from ars.network import densities  # noqa: E402
 from ars.network.heads import HEADS, HeadSettings, Proposal, truncated_quantile  # noqa: E402
 
 Array = npt.NDArray[np.float64]
@@ -149,15 +150,65 @@ def test_c_accepts_and_agrees(case: Case) -> None:
         assert np.all(np.abs(in_c - in_torch) <= 1e-10 * np.maximum(1, np.abs(in_c)))
 
 
-def test_c_agrees_where_components_are_sharpest() -> None:
-    """Concentrations of 10^7: here differences of lgamma would be wrong in the 8th digit."""
-    case = Case(DistKind.UNIFORM, (-1, 1))
-    proposal = build(case, random_raw(case, 200, seed=3, spread=8.0))
-    assert proposal.doubles().view(200, 11, 6)[:, :10, 2:4].max() > 5e6
-    table = words(proposal)
-    x = _native.sample(table, 200, seed=5)
-    difference = _native.log_density(table, x) - proposal.log_prob(torch.from_numpy(x)).numpy()
-    assert np.abs(difference).max() < 1e-10
+# Every kind that can be a component, its parameters, and values: inside, at ends with a density, and outside.
+DERIVATIVES = {
+    DistKind.UNIFORM: ((-1.0, 2.0), (0.5, -1.0, 3.0)),
+    DistKind.NORMAL: ((0.3, 1.7), (-2.0, 0.3, 9.0)),
+    DistKind.POISSON: ((2.5,), (0.0, 4.0, 1.5)),
+    DistKind.BINOMIAL: ((7.0, 0.3), (0.0, 3.0, 7.0, 8.0)),
+    DistKind.BETA: ((1.5, 0.7), (0.2, 0.999, -0.1)),
+    DistKind.SCALED_BETA: ((2.5, 3.5, -1.0, 3.0), (-0.5, 2.9, 3.5)),
+    DistKind.GAMMA: ((0.8, 2.0), (1e-3, 1.0, 20.0, -1.0)),
+    DistKind.EXPONENTIAL: ((1.5,), (0.0, 2.0, -1.0)),
+    DistKind.WEIBULL: ((2.0, 1.5), (0.1, 2.0, 7.0, -1.0)),
+    DistKind.LOGNORMAL: ((0.5, 0.8), (0.1, 3.0, 0.0)),
+    DistKind.TRUNCATED_NORMAL: ((0.5, 2.0, -1.0, 1.5), (-1.0, 0.2, 1.5, 2.0)),
+}
+ENDS = {DistKind.UNIFORM: 0, DistKind.SCALED_BETA: 2, DistKind.TRUNCATED_NORMAL: 2}  # parameters with a derivative
+
+
+def test_derivatives_are_tested_for_every_component() -> None:
+    assert set(DERIVATIVES) == set(densities._DERIVATIVE)
+
+
+@pytest.mark.parametrize("kind", DERIVATIVES, ids=lambda kind: kind.name.lower())
+def test_a_densitys_derivative_is_that_of_finite_differences(kind: DistKind) -> None:
+    params, values = DERIVATIVES[kind]
+    x = torch.tensor(values, dtype=torch.float64)
+    first = 1 if kind is DistKind.BINOMIAL else 0  # whose n is a number of trials
+    last = ENDS.get(kind, len(params))
+    at = torch.zeros((len(x), 1, 4), dtype=torch.float64)
+    at[..., : len(params)] = torch.tensor(params, dtype=torch.float64)
+    moved = at.clone().requires_grad_()
+    value = densities.log_density(kind, moved, x)
+    finite = torch.isfinite(value)
+    (found,) = torch.autograd.grad(torch.where(finite, value, 0.0).sum(), moved)
+    assert torch.all(found[~finite.squeeze(-1)] == 0)
+    assert torch.all(found[..., :first] == 0) and torch.all(found[..., last:] == 0)
+    for j in range(first, last):
+        step = 1e-6 * params[j]
+        high, low = at.clone(), at.clone()
+        high[..., j] += step
+        low[..., j] -= step
+        wanted = (densities.log_density(kind, high, x) - densities.log_density(kind, low, x)) / (2 * step)
+        torch.testing.assert_close(found[..., j][finite], wanted[finite], rtol=1e-6, atol=1e-7)
+
+
+def test_densities_of_many_components_are_those_of_each() -> None:
+    rng = np.random.default_rng(3)
+    params = np.zeros((5, 3, 4))
+    params[..., :2] = rng.uniform(0.5, 4, (5, 3, 2))
+    x = rng.uniform(0.05, 0.95, 5)
+    found = _native.component_densities(DistKind.BETA, params[:, ::2], x)
+    assert found == pytest.approx(stats.beta.logpdf(x[:, None], params[:, ::2, 0], params[:, ::2, 1]), rel=1e-12)
+    assert _native.component_densities(DistKind.BETA, params[:0], x[:0]).shape == (0, 3)
+    assert _native.component_densities(DistKind.BETA, params[:, :0], x).shape == (5, 0)
+    with pytest.raises(ValueError, match="MIXTURE components"):
+        _native.component_densities(DistKind.MIXTURE, params, x)
+    with pytest.raises(ValueError, match="are not the parameters of BETA components"):
+        _native.component_densities(DistKind.BETA, params, x[:2])
+    with pytest.raises(TypeError, match="float32"):
+        _native.component_densities(DistKind.BETA, params, x.astype(np.float32))  # type: ignore[arg-type]
 
 
 POSITIVE = {DistKind.GAMMA, DistKind.EXPONENTIAL, DistKind.WEIBULL, DistKind.LOGNORMAL}

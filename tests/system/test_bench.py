@@ -123,6 +123,25 @@ def test_pyprob_that_cannot_be_installed_says_so(tmp_path: Path, monkeypatch: py
     assert not environment.complete
 
 
+def test_pyprob_comes_with_the_index_of_cpu_builds_where_others_do_not_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = peer.Environment(tmp_path)
+
+    def create(directory: Path, **_: object) -> None:
+        (directory / "bin").mkdir(parents=True)
+        environment.python.write_text(
+            f'#!/bin/sh\necho "$*" >>{tmp_path}/asked\ncase "$*" in *{peer.CPU_TORCH}*) exit 0;; esac; exit 1\n'
+        )
+        environment.python.chmod(0o755)
+
+    monkeypatch.setattr(peer.venv, "create", create)
+    environment.ensure()
+    assert environment.complete
+    first, second = (tmp_path / "asked").read_text().splitlines()
+    assert peer.CPU_TORCH not in first and peer.CPU_TORCH in second
+
+
 STAND_IN = """
 import json, sys
 print(json.dumps({"pyprob": "0", "torch": "0"}), flush=True)

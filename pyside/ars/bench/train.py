@@ -15,7 +15,6 @@ from ars.bench.results import Measurement, measurement
 __all__ = ["SUITE", "run", "training_rate"]
 
 SUITE = "train"
-_EVALUATE_EVERY = 50  # batches
 
 
 def _prior(simulator: ars.Simulator, effort: Effort) -> Iterator[Measurement]:
@@ -45,24 +44,26 @@ def _record(simulator: ars.Simulator, effort: Effort) -> Iterator[Measurement]:
 
 def training_rate(simulator: ars.Simulator, width: int, batch: int, batches: int, seed: int = 1) -> float:
     """Traces per second, simulation included: what more batches cost than a few, so that the start does not count. The
-    held-out loss is computed as often as in a long training, every 50 batches; a short one looks at it more often."""
+    held-out loss is computed as often as in a training on a million traces, so hardly ever if there are few batches."""
     from ars.network import NetworkConfig  # torch: other suites do without
     from ars.network.fit import train_simulator
     from ars.network.training import TrainingConfig
 
+    long = TrainingConfig(1_000_000, batch_size=batch)
+
     def seconds(n: int) -> float:
         config = TrainingConfig(
-            n * batch, batch_size=batch, seed=seed, held_out=4 * batch, evaluate_every=_EVALUATE_EVERY * batch
+            n * batch, batch_size=batch, seed=seed, held_out=long.held_out_traces, evaluate_every=long.interval
         )
         started = time.perf_counter()
         train_simulator(simulator, config, NetworkConfig(lstm_dim=width), progress=False)
         return time.perf_counter() - started
 
     few = max(batches // 6, 1)
-    short, long = seconds(few), seconds(batches)
-    if long < 1.1 * short:  # too little work to tell the start from it
-        return batches * batch / long
-    return (batches - few) * batch / (long - short)
+    start, whole = seconds(few), seconds(batches)
+    if whole < 1.1 * start:  # too little work to tell the start from it
+        return batches * batch / whole
+    return (batches - few) * batch / (whole - start)
 
 
 def _training(simulator: ars.Simulator, effort: Effort) -> Iterator[Measurement]:

@@ -23,7 +23,8 @@ def distinct(*columns: Tensor) -> tuple[Tensor, Tensor]:
     parts: list[Any] = [np.ascontiguousarray(column.cpu().numpy()).reshape(rows, -1) for column in columns]
     table = np.concatenate([part.view(np.uint8) for part in parts], axis=1)
     _, which, kind = np.unique(table.view(f"V{table.shape[1]}").reshape(-1), return_index=True, return_inverse=True)
-    return torch.from_numpy(which), torch.from_numpy(kind.reshape(-1))
+    device = columns[0].device
+    return torch.from_numpy(which).to(device), torch.from_numpy(kind.reshape(-1)).to(device)
 
 
 class Inputs(NamedTuple):

@@ -416,7 +416,8 @@ def keep_freed_memory() -> None:
 
     glibc gives free memory above a threshold back to the system, which maps it again page by page, zeroed: with two
     threads 8,000 page faults in every batch of 512 short traces, a fifth of the time. The threshold follows the largest
-    block ever freed, up to 32 MB (mallopt(3), M_MMAP_THRESHOLD): this frees one. Other allocators do not mind.
+    block ever freed, up to 32 MB (mallopt(3), M_MMAP_THRESHOLD): this frees one. Other allocators do not mind, and a
+    threshold that the user has set (MALLOC_TRIM_THRESHOLD_) stays.
     """
     torch.empty(_LARGEST_BLOCK, dtype=torch.uint8)
 
