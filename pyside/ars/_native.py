@@ -361,10 +361,11 @@ def value_features(
     n = len(kind)
     if prior.shape != (n, 4) or value.shape != (n,):
         raise ValueError(f"kinds [{n}], priors {prior.shape} and values {value.shape} do not fit each other")
+    kind, prior, value = np.ascontiguousarray(kind, np.int64), np.ascontiguousarray(prior), np.ascontiguousarray(value)
     out = np.empty((n, VALUE_FEATURES), np.float32)
     lib.ars__value_features(
         n,
-        ffi.from_buffer("int64_t[]", np.asarray(kind, np.int64)),
+        ffi.from_buffer("int64_t[]", kind),
         _doubles(prior),
         _doubles(value),
         ffi.from_buffer("float[]", out, require_writable=True),

@@ -70,7 +70,7 @@ def _training(simulator: ars.Simulator, effort: Effort) -> Iterator[Measurement]
     quick: list[tuple[int, int]] = [(512, 512), (128, 512), (512, 64)]
     full = list(itertools.product((128, 256, 512), (64, 128, 512, 2048)))
     grid = {"smallest": [(16, 64)], "quick": quick, "full": full}[effort.size]
-    batches = {"smallest": 24, "quick": 120, "full": 120}[effort.size]
+    batches = 24 if effort.size == "smallest" else 120
     for width, batch in grid:
         rates = [training_rate(simulator, width, batch, batches, 1 + turn) for turn in effort.turns()]
         case: dict[str, str | float] = {"what": "training", "LSTM": width, "batch": batch}

@@ -389,11 +389,10 @@ class ProposalNetwork(nn.Module):
     def _inputs(self, obs: Tensor, asked: _Asked, before: tuple[Tensor, Tensor, Tensor]) -> Inputs:
         """For N latents, those that begin a trace first; ``before``: the sites, values and priors before the others."""
         which, question = distinct(*(column for column in asked if column is not None))
-        site, instance, prior, categories = (None if column is None else column[which] for column in asked)
-        assert site is not None and instance is not None and prior is not None
-        return Inputs(
-            obs, self._question(site, instance, prior, categories), question, self._start(), self._value(*before)
-        )
+        site, instance, prior, categories = asked
+        categories = None if categories is None else categories[which]
+        questions = self._question(site[which], instance[which], prior[which], categories)
+        return Inputs(obs, questions, question, self._start(), self._value(*before))
 
     def _tree_log_probs(self, batch: TreeBatch) -> Tensor:
         if not len(batch.site):

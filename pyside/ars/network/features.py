@@ -25,8 +25,8 @@ INSTANCE_FEATURES: Final = 2 + 2 * len(_PERIODS)
 
 def value_features(kind: Tensor, prior: Tensor, value: Tensor) -> Tensor:
     """Features [n, VALUE_FEATURES] of values [n] drawn from priors of these kinds; 0 for kind 0, no value."""
-    columns = (kind.to(torch.int64), prior.to(torch.float64), value.to(torch.float64))
-    found = native.value_features(*(column.cpu().contiguous().numpy() for column in columns))
+    columns = (kind, prior.to(torch.float64), value.to(torch.float64))
+    found = native.value_features(*(column.cpu().numpy() for column in columns))
     return torch.from_numpy(found).to(value.device)
 
 

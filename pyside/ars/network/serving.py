@@ -15,7 +15,7 @@ trace.)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +36,6 @@ BLOCK: Final = 16
 _KEPT_QUESTIONS: Final = 64 << 20  # bytes, of which only those in use take memory
 _KEPT_STATES: Final = 1024  # whose recurrent product is known
 
-Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -188,7 +187,7 @@ class ServingNetwork:
 
     def value(self, previous: Previous) -> Tensor:
         """What a step sees of the values drawn before, [n, V]."""
-        seen = torch.from_numpy(native.value_features(*_contiguous(previous.kind, previous.prior, previous.value)))
+        seen = torch.from_numpy(native.value_features(previous.kind, previous.prior, previous.value))
         first = self._value_site.index_select(0, _index(previous.site + 1))
         categories = len(self._categories) - 1
         if categories:
@@ -256,10 +255,6 @@ class ServingNetwork:
 
     def prior_of(self, questions: Integers) -> Floats:
         return np.asarray(self._questions.prior[questions])
-
-
-def _contiguous(*arrays: Array) -> tuple[Array, ...]:
-    return tuple(np.ascontiguousarray(array) for array in arrays)
 
 
 class _Questions:
