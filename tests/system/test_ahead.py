@@ -52,9 +52,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return builder.programs([([SOURCE], Variant(COMPILERS[0], ("-O2",)))])[0]
 
 
-def run(program: Path, model: str, kind: str, *, ahead: bool, budget: ars.Budget = BUDGET) -> ars.Posterior:
+def run(
+    program: Path, model: str, kind: str, *, ahead: bool, budget: ars.Budget = BUDGET, workers: int = 2
+) -> ars.Posterior:
     proposals = {name: PROPOSALS[name] for name in MODELS[model][0]}
-    with ars.Simulator([str(program), model, kind], workers=2) as sim:
+    with ars.Simulator([str(program), model, kind], workers=workers) as sim:
         return sim.posterior(OBSERVE, TRACES, proposals=proposals, budget=budget, seed=7, ask_ahead=ahead)
 
 
@@ -80,9 +82,13 @@ def test_nothing_depends_on_a_guess(program: Path, model: str, kind: str) -> Non
 @pytest.mark.parametrize("kind", ["forked", "place"])
 @pytest.mark.parametrize("model", ["plain", "longer", "at_once", "wide"])
 def test_what_can_be_guessed_is_asked_together(program: Path, model: str, kind: str) -> None:
-    """Ten continuations, of which most are accepted at once, ask in a few messages."""
-    guessed, asked = (run(program, model, kind, ahead=ahead) for ahead in (True, False))
-    assert guessed.stats["requests_per_message"] > 1.5 * asked.stats["requests_per_message"]
+    """Ten continuations, of which most are accepted at once, ask in a few messages.
+
+    One worker: what several of them ask comes in one message or in two as the scheduler likes it.
+    """
+    guessed, asked = (run(program, model, kind, ahead=ahead, workers=1) for ahead in (True, False))
+    assert asked.stats["requests_per_message"] == 1.0
+    assert guessed.stats["requests_per_message"] > 1.5
 
 
 def test_more_continuations_than_one_question_holds(program: Path) -> None:
@@ -92,14 +98,15 @@ def test_more_continuations_than_one_question_holds(program: Path) -> None:
 
 def test_a_network_is_asked_ahead(simulator: Callable[..., ars.Simulator]) -> None:
     """Its answers do not depend on what else is in a batch, so they are the same bits."""
-    sim = simulator("marsaglia", workers=8)
+    sim = simulator("marsaglia", workers=1)
     network = sim.train(2_000, lstm_dim=32, batch_size=200, seed=1, progress=False)
     observe = {"y1": 0.1, "y2": 0.2}
     posts = [
         sim.posterior(observe, 100, network=network, budget=BUDGET, seed=3, ask_ahead=ahead) for ahead in (None, False)
     ]
     assert_same(*posts)
-    assert posts[0].stats["requests_per_message"] > 2.0 * posts[1].stats["requests_per_message"]
+    assert posts[1].stats["requests_per_message"] == 1.0
+    assert posts[0].stats["requests_per_message"] > 2.0
 
 
 def test_proposals_by_hand_are_asked_only_what_is_wanted(program: Path) -> None:
