@@ -67,7 +67,7 @@ def compile_into(directory: Path) -> Path:
         includes = [*INCLUDE_DIRS, Path(sysconfig.get_path("include"))]
         command = [
             *shlex.split(os.environ.get("CC", "cc")),
-            *("-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-ffp-contract=off", "-DARS__NO_REGISTER"),
+            *("-std=gnu11", "-O2", "-g", "-fPIC", "-shared", "-ffp-contract=off", "-Wno-psabi", "-DARS__NO_REGISTER"),
             *(f"-I{path}" for path in includes),
             *map(str, [generated, *sources()]),
             *("-o", str(library), "-lm"),

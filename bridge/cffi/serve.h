@@ -14,6 +14,31 @@ enum { ARS__VALUE_FEATURES = 22 };
  * its parameters; kind 0 is no value, and has features 0. out: n rows of ARS__VALUE_FEATURES. */
 void ars__value_features(size_t n, const int64_t *kind, const double *prior, const double *value, float *out);
 
+/* cell.c: a step of one layer of an LSTM, for n rows. A row's gates (input, forget, cell, output: `width` numbers each; those
+ * of the cell doubled) are the sum of a row of each of three tables: its own in `product`, recurrent_row[i] of `recurrent`,
+ * added_row[i] of `added` (row 0 for all if added_row is NULL). The state is in row state_row[i] of c. The new h goes to
+ * out + i * out_stride, and for the first n_kept rows h and c to kept_row[i] of h and c, none of which is a state_row. */
+struct ars__cells {
+    size_t n, width;
+    const float *product; /* [n][4 width] */
+    const float *recurrent;
+    const int64_t *recurrent_row;
+    size_t recurrent_rows;
+    const float *added;
+    const int64_t *added_row;
+    size_t added_rows;
+    float *h, *c; /* [states][width] */
+    const int64_t *state_row;
+    size_t states;
+    const int64_t *kept_row;
+    size_t n_kept;
+    float *out;
+    size_t out_stride;
+};
+
+/* Returns 0, or -1 if a row is not in its table. */
+int ars__lstm_cells(const struct ars__cells *step);
+
 /* How a family of priors is proposed for: heads.py's HeadSettings. */
 struct ars__head {
     unsigned kind;       /* of the prior */

@@ -124,9 +124,12 @@ static bool choose(struct host *host, uint32_t w) {
         return true;
     }
     if (fresh) return true;
-    for (uint32_t other = 0; other < run->use_workers; other++)
-        if (host->workers[other].state == WORKER_SPAWNING) return false;
-    ars__family_kill(host, w); /* a new one comes in its place */
+    for (uint32_t other = 0; other < run->use_workers; other++) {
+        enum worker_state state = host->workers[other].state;
+        bool new_one_comes = state == WORKER_SPAWNING || state == WORKER_DYING || state == WORKER_NONE;
+        if (new_one_comes) return false;
+    }
+    ars__family_kill(host, w); /* then one comes in its place */
     return false;
 }
 

@@ -211,6 +211,12 @@ def _doubles(array: npt.NDArray[np.float64], *, writable: bool = False) -> Any:
     return ffi.from_buffer("double[]", array, require_writable=writable)
 
 
+def _floats(array: npt.NDArray[np.float32], *, writable: bool = False) -> Any:
+    if array.dtype != np.float32:
+        raise TypeError(f"an array of {array.dtype} was given where the C code wants float32")
+    return ffi.from_buffer("float[]", array, require_writable=writable)
+
+
 def _bytes(array: npt.NDArray[np.uint8]) -> Any:
     return ffi.from_buffer("uint8_t[]", array)
 
@@ -368,9 +374,69 @@ def value_features(
         ffi.from_buffer("int64_t[]", kind),
         _doubles(prior),
         _doubles(value),
-        ffi.from_buffer("float[]", out, require_writable=True),
+        _floats(out, writable=True),
     )
     return out
+
+
+class StepTables(NamedTuple):
+    """What lstm_cells reads: a row's gates are the sum of a row of each of three tables."""
+
+    product: npt.NDArray[np.float32]  # [n, 4 width]: row by row
+    recurrent: npt.NDArray[np.float32]  # [.., 4 width]: rows recurrent_row
+    recurrent_row: npt.NDArray[np.int64]  # [n]
+    added: npt.NDArray[np.float32]  # [.., 4 width]: rows added_row, or its one row
+    added_row: npt.NDArray[np.int64] | None  # [n]
+
+
+def lstm_cells(
+    tables: StepTables,
+    h: npt.NDArray[np.float32],
+    c: npt.NDArray[np.float32],
+    state_row: npt.NDArray[np.int64],
+    kept_row: npt.NDArray[np.int64],
+    out: npt.NDArray[np.float32],
+) -> None:
+    """One step of a layer from the states in rows state_row [n] of c [.., width]. The new h is written to out [n, width
+    or more], and of the first len(kept_row) rows h and c to those rows of h and c, which are nobody's state_row."""
+    product, recurrent, recurrent_row, added, added_row = tables
+    n, width = len(product), h.shape[1]
+    indices = [recurrent_row, state_row, *([] if added_row is None else [added_row])]
+    if not (
+        product.shape == (n, 4 * width)
+        and recurrent.shape[1:] == added.shape[1:] == (4 * width,)
+        and h.shape == c.shape
+        and all(index.shape == (n,) for index in indices)
+        and out.ndim == 2
+        and len(out) == n
+    ):
+        raise ValueError("the arrays of a step do not fit each other")
+    indices = [np.ascontiguousarray(index, np.int64) for index in (*indices, kept_row)]  # kept alive, for the pointers
+    rows = [ffi.from_buffer("int64_t[]", index) for index in indices]
+    step = ffi.new(
+        "struct ars__cells *",
+        {
+            "n": n,
+            "width": width,
+            "product": _floats(product),
+            "recurrent": _floats(recurrent),
+            "recurrent_row": rows[0],
+            "recurrent_rows": len(recurrent),
+            "added": _floats(added),
+            "added_row": ffi.NULL if added_row is None else rows[2],
+            "added_rows": len(added),
+            "h": _floats(h, writable=True),
+            "c": _floats(c, writable=True),
+            "state_row": rows[1],
+            "states": len(c),
+            "kept_row": rows[-1],
+            "n_kept": len(kept_row),
+            "out": _floats(out, writable=True),
+            "out_stride": out.shape[1],
+        },
+    )
+    if lib.ars__lstm_cells(step):
+        raise ValueError("a row of a step is not in its table")
 
 
 def propose(
@@ -394,7 +460,7 @@ def propose(
     failed = lib.ars__propose_encoded(
         head,
         n,
-        ffi.from_buffer("float[]", raw),
+        _floats(raw),
         raw.shape[1],
         _doubles(prior),
         _doubles(probabilities),

@@ -635,6 +635,7 @@ def test_failures_of_snapshots(launch: Launch) -> None:
     assert sorted(c.traces) == list(range(12))
     assert {t.number: t.failure for t in c.traces.values() if t.failure} == {2: NAN, 5: CRASH}
     assert c.traces[2].text == "a NaN in a continuation"
+    # Both workers may have nothing to do but trace 5, which is for a new process: one of them makes room, not both.
     assert c.done[8] <= 3, "the workers lived on, but for one that made room for a new one to run trace 5 again"
     assert c.done[10] == 1
 

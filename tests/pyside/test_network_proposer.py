@@ -271,8 +271,9 @@ def served_and_reference(
             (group,) = network.propose(out, site, prior, categories)
         reference.append(group.params[0, : len(served[-1])].numpy())
         slot = proposer.pool.slots(replies.state, np.array([0], np.uint64))
-        for mine, theirs in zip((proposer.pool.hidden(slot), proposer.pool.cells(slot)), h_c, strict=True):
-            assert mine[:, 0].numpy() == pytest.approx(theirs[:, 0].numpy(), abs=2e-6)
+        for layer, (h, c) in enumerate(zip(*h_c, strict=True)):
+            for mine, theirs in zip(proposer.pool.layer(layer), (h, c), strict=True):
+                assert mine[slot] == pytest.approx(theirs.numpy(), abs=2e-6)
         previous = (site, torch.tensor([value], dtype=torch.float64), prior)
     return served, reference
 

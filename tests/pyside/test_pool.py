@@ -18,19 +18,24 @@ def traces(*numbers: int) -> np.ndarray:
 def filled(pool: StatePool, owners: np.ndarray, first: float = 1.0) -> np.ndarray:
     """States that hold first, first + 1, ...; their numbers."""
     slots = pool.allocate(owners)
-    values = first + torch.arange(len(owners), dtype=torch.float32)
-    depth, _, width = pool._h.shape
-    h = values[None, :, None].expand(depth, -1, width)
-    pool.put(slots, h, -h)
+    values = first + np.arange(len(owners), dtype=np.float32)
+    depth = len(pool._h)
+    for layer in range(depth):
+        h, c = pool.layer(layer)
+        h[slots] = values[:, None]
+        c[slots] = -values[:, None]
     return pool.numbers(slots)
 
 
 def read(pool: StatePool, numbers: np.ndarray, owners: np.ndarray) -> list[float]:
     slots = pool.slots(numbers, owners)
-    h, c = pool.hidden(slots), pool.cells(slots)
-    assert torch.equal(h, -c)
+    states = np.array([[table[slots] for table in pool.layer(layer)] for layer in range(len(pool._h))])
+    h, c = states[:, 0], states[:, 1]
+    np.testing.assert_array_equal(h, -c)
+    np.testing.assert_array_equal(h, pool.hidden(slots).numpy())
     assert (h == h[:1, :, :1]).all()
-    return h[0, :, 0].tolist()
+    values: list[float] = h[0, :, 0].tolist()
+    return values
 
 
 def test_states_are_kept_in_any_order_and_number_0_is_the_start() -> None:

@@ -26,6 +26,7 @@ _SLOT_BITS: Final = 32
 _SLOT_MASK: Final = np.uint64((1 << _SLOT_BITS) - 1)
 
 Slots: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float32]
 Array: TypeAlias = npt.NDArray[Any]
 
 
@@ -123,20 +124,16 @@ class StatePool:
         """Copies of h, [depth, n, width]."""
         return self._h.index_select(1, torch.from_numpy(slots))
 
-    def cells(self, slots: Slots) -> Tensor:
-        """Copies of c, [depth, n, width]."""
-        return self._c.index_select(1, torch.from_numpy(slots))
-
-    def put(self, slots: Slots, h: Tensor, c: Tensor) -> None:
-        """Fills slots that were just allocated."""
-        index = torch.from_numpy(slots)
-        self._h.index_copy_(1, index, h)
-        self._c.index_copy_(1, index, c)
+    def layer(self, layer: int) -> tuple[Floats, Floats]:
+        """h and c of a layer as they are, [slots, width], to be read and written until the next allocation."""
+        return self._h[layer].numpy(), self._c[layer].numpy()
 
     def copy(self, source: Slots, target: Slots) -> None:
         """What is in some slots, with its notes, to others."""
         if len(source):
-            self.put(target, self.hidden(source), self.cells(source))
+            index, to = torch.from_numpy(source), torch.from_numpy(target)
+            for tensor in (self._h, self._c):
+                tensor.index_copy_(1, to, tensor.index_select(1, index))
             self.notes[target] = self.notes[source]
 
     def release(self, traces: Array) -> None:

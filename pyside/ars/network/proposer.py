@@ -11,6 +11,7 @@ answered once: those of one batch, and in the whole run those that do not depend
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -28,13 +29,12 @@ from ars.network.core import ProposalNetwork
 from ars.network.embeddings import ObservationShapeError
 from ars.network.pool import DEFAULT_MEMORY, SHARED, Slots, StatePool
 from ars.network.serving import Asked, Previous, ServingNetwork, in_blocks
-from ars.wire import PRIOR, Replies, SiteTable, StepBatch
+from ars.wire import Replies, SiteTable, StepBatch
 
 __all__ = ["NetworkProposer", "UsualPriors", "usual_priors"]
 
 _WIDTH: Final = 4  # parameters of a prior that is not Categorical
 _LISTED: Final = 20  # addresses in a warning
-_SHARED: Final = int(SHARED)
 _REMEMBERED: Final = 1024  # answers that do not depend on the trace
 _DISCRETE: Final = (DistKind.BERNOULLI, DistKind.CATEGORICAL, DistKind.POISSON, DistKind.BINOMIAL)
 
@@ -88,11 +88,24 @@ def usual_priors(network: ProposalNetwork, columns: Columns, sites: Sequence[Sit
     return usual
 
 
-class _Answer(NamedTuple):
-    state: int
-    owner: int  # the state's: a trace, or SHARED
-    proposal: bytes  # b"" where it only tells
-    flags: int
+class _Answers(NamedTuple):
+    """One row each."""
+
+    state: npt.NDArray[np.uint64]
+    owner: npt.NDArray[np.uint64]  # the state's: a trace, or SHARED
+    flags: npt.NDArray[np.uint32]
+    proposals: Sequence[bytes]  # b"" where it only tells
+
+    def take(self, rows: Sequence[int]) -> _Answers:
+        return _Answers(self.state[rows], self.owner[rows], self.flags[rows], [self.proposals[row] for row in rows])
+
+    def and_also(self, other: _Answers) -> _Answers:
+        return _Answers(
+            np.append(self.state, other.state),
+            np.append(self.owner, other.owner),
+            np.append(self.flags, other.flags),
+            [*self.proposals, *other.proposals],
+        )
 
 
 class NetworkProposer:
@@ -109,7 +122,7 @@ class NetworkProposer:
         self._usual = UsualPriors(np.zeros((len(known), _WIDTH)), np.zeros((len(known), known.categories)))
         self._index = np.zeros(0, np.int64)  # number on the wire -> index in the vocabulary, or -1
         self._discrete = np.zeros(0, np.bool_)  # by number on the wire
-        self._remembered: dict[bytes, _Answer] = {}
+        self._remembered: dict[bytes, _Answers] = {}  # of one row
         self.pool = StatePool(network.config.lstm_depth, network.config.lstm_dim, _START, memory=memory)
         self.answered = 0  # questions that were computed
         with torch.inference_mode():
@@ -176,69 +189,66 @@ class NetworkProposer:
         self._know(sites)
         slots = self.pool.slots(batch.state, batch.trace)
         questions = batch.questions
-        new: dict[bytes, int] = {}  # question -> the first row that asks it
-        for row, question in enumerate(questions):
-            if question not in self._remembered:
-                new.setdefault(question, row)
-        fresh: dict[bytes, _Answer] = {}
-        if new:
-            self.answered += len(new)
+        asked = dict(zip(questions, range(len(questions)), strict=True))  # each once, with a row that asks it
+        known = asked.keys() & self._remembered.keys()
+        answers = [self._remembered[question] for question in known]
+        for question in known:
+            del asked[question]
+        if asked:
+            self.answered += len(asked)
+            rows = np.fromiter(asked.values(), np.int64, len(asked))
             with torch.inference_mode():
-                fresh = self._answer(batch, slots, new)
-        answers = [fresh.get(question) or self._remembered[question] for question in questions]
-        states = [answer.state for answer in answers]
-        self._own(batch.trace.tolist(), answers, states)
-        flags = np.array([answer.flags for answer in answers], np.uint32)
-        return Replies(np.array(states, np.uint64), flags, [answer.proposal for answer in answers])
+                answers.insert(0, self._answer(batch, slots, list(asked), rows))
+        found = functools.reduce(_Answers.and_also, answers)
+        if len(asked) < len(questions):
+            place = {question: i for i, question in enumerate([*asked, *known])}
+            found = found.take([place[question] for question in questions])
+        return Replies(self._own(batch.trace, found), found.flags, found.proposals)
 
     def end_trace(self, traces: Array) -> None:
         self.pool.release(traces)
 
-    def _own(self, traces: Sequence[int], answers: Sequence[_Answer], states: list[int]) -> None:
-        """A trace that was given another's answer gets a copy of the state, to keep for its own time."""
-        copies: dict[tuple[int, int], list[int]] = {}
-        for row, (trace, answer) in enumerate(zip(traces, answers, strict=True)):
-            if answer.owner not in (trace, _SHARED):
-                copies.setdefault((trace, answer.state), []).append(row)
-        if not copies:
-            return
-        made = self.pool.allocate(np.array([trace for trace, _ in copies], np.uint64))
-        given = np.array([state for _, state in copies], np.uint64)
-        givers = np.array([answers[rows[0]].owner for rows in copies.values()], np.uint64)
-        self.pool.copy(self.pool.slots(given, givers), made)
-        for rows, number in zip(copies.values(), self.pool.numbers(made).tolist(), strict=True):
-            for row in rows:
-                states[row] = number
+    def _own(self, traces: Array, answers: _Answers) -> npt.NDArray[np.uint64]:
+        """The states for these traces. One that was given another's answer gets a copy of the state, to keep for its
+        own time."""
+        others = np.flatnonzero((answers.owner != traces) & (answers.owner != SHARED))
+        if not len(others):
+            return answers.state
+        wanted = np.stack([traces[others], answers.state[others]])
+        (owners, given), first, which = np.unique(wanted, axis=1, return_index=True, return_inverse=True)
+        made = self.pool.allocate(owners)
+        self.pool.copy(self.pool.slots(given, answers.owner[others[first]]), made)
+        states = answers.state.copy()
+        states[others] = self.pool.numbers(made)[which]
+        return states
 
     # ---- one batch ---------------------------------------------------------------------------------------------------
 
-    def _answer(self, batch: StepBatch, slots: Slots, new: Mapping[bytes, int]) -> dict[bytes, _Answer]:
-        """Answers to these questions, each with the row that asks it."""
-        rows = np.fromiter(new.values(), np.int64, len(new))
+    def _answer(self, batch: StepBatch, slots: Slots, questions: Sequence[bytes], rows: Integers) -> _Answers:
+        """Answers to these questions, each with a row that asks it."""
         shared = self._independent(batch, slots, rows)
         at, notes, scratch = self._told(batch, slots[rows], rows)
         owners = np.where(shared, SHARED, batch.trace[rows])
         made = self.pool.allocate(owners)
-        asks = np.flatnonzero(batch.asks[rows])
-        proposals = [b""] * len(rows)
-        if len(asks) < len(rows):
-            only = np.setdiff1d(np.arange(len(rows)), asks)
-            self.pool.copy(at[only], made[only])
-        if len(asks):
-            questions = list(new)
-            mine = [questions[i] for i in asks.tolist()]
-            found, notes[asks] = self._propose(batch, rows[asks], mine, at[asks], made[asks], notes[asks])
-            for i, proposal in zip(asks.tolist(), found, strict=True):
-                proposals[i] = proposal
+        asks = batch.asks[rows]
+        if asks.all():
+            proposals, notes = self._propose(batch, rows, questions, at, made, notes)
+        else:
+            proposals = [b""] * len(rows)
+            self.pool.copy(at[~asks], made[~asks])
+            mine = np.flatnonzero(asks)
+            if len(mine):
+                those = [questions[i] for i in mine.tolist()]
+                found, notes[mine] = self._propose(batch, rows[mine], those, at[mine], made[mine], notes[mine])
+                for i, proposal in zip(mine.tolist(), found, strict=True):
+                    proposals[i] = proposal
         notes["recurrent"] = 0
         self.pool.notes[made] = notes
         self.pool.free(scratch)
-        states, always = self.pool.numbers(made).tolist(), int(ReplyFlag.ALWAYS_PRIOR)
-        flags = [always if proposal is PRIOR else 0 for proposal in proposals]
-        answers = dict(zip(new, map(_Answer, states, owners.tolist(), proposals, flags), strict=True))
-        for question, independent in zip(new, shared.tolist(), strict=True):
-            if independent:
-                self._remembered[question] = answers[question]
+        always = np.where(asks & (notes["kind"] == 0), np.uint32(ReplyFlag.ALWAYS_PRIOR), np.uint32(0))
+        answers = _Answers(self.pool.numbers(made), owners, always, proposals)
+        for row in np.flatnonzero(shared).tolist():
+            self._remembered[questions[row]] = answers.take([row])
         return answers
 
     def _independent(self, batch: StepBatch, slots: Slots, rows: Integers) -> npt.NDArray[np.bool_]:
@@ -258,13 +268,12 @@ class NetworkProposer:
         n_told = (batch.told_offsets[rows + 1] - batch.told_offsets[rows]).tolist()
         keys = [q[_ASKED] + q[_TOLD_AT + _TOLD_SIZE * n :] for q, n in zip(questions, n_told, strict=True)]
         asked = self._serving.questions(keys, lambda places: self._asked(batch, rows[places]))
-        kind = self._serving.kind_of(asked)
-        order = _padded(kind)
-        h, value = self._step(at, to, asked, notes, order)
-        proposals = self._serving.propose(h, asked[order], value, len(rows))
+        order = _padded(self._serving.kind_of(asked))
+        seen = self._step(at, to, asked, notes, order)
+        proposals = self._serving.propose(seen, asked[order], len(rows))
         new = self._noted(batch.site[rows], batch.instance[rows], asked)
         new["pending"] = True
-        return [proposal or PRIOR for proposal in proposals], new
+        return proposals, new
 
     def _noted(self, site: Array, instance: Array, asked: Integers) -> Array:
         new = np.zeros(len(site), _NOTE)
@@ -283,13 +292,11 @@ class NetworkProposer:
         categories = _table(batch, rows, n_categories, self._network.vocabulary.categories)
         return Asked(index, batch.instance[rows].astype(np.int64), prior, categories, n_categories)
 
-    def _step(self, at: Slots, to: Slots, asked: Integers, notes: Array, order: Integers) -> tuple[Tensor, Tensor]:
+    def _step(self, at: Slots, to: Slots, asked: Integers, notes: Array, order: Integers) -> Tensor:
         """One step of the LSTM, computed in this order of rows: what proposals are made from, in that order."""
         before = notes[order]
         value = self._serving.value(Previous(before["kind"], before["index"], before["prior"], before["value"]))
-        h, c = self._serving.advance(self.pool, at[order], asked[order], value)
-        self.pool.put(to, h[:, : len(to)], c[:, : len(to)])
-        return h[-1], value
+        return self._serving.advance(self.pool, at[order], to, asked[order], value)
 
     # ---- what was told -----------------------------------------------------------------------------------------------
 

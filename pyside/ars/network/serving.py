@@ -29,6 +29,7 @@ from ars.errors import ProposalError
 from ars.network import features
 from ars.network.core import FamilyHead, ProposalNetwork
 from ars.network.pool import Slots, StatePool
+from ars.wire import PRIOR
 
 __all__ = ["BLOCK", "Asked", "Previous", "ServingNetwork", "in_blocks"]
 
@@ -37,6 +38,7 @@ _KEPT_QUESTIONS: Final = 64 << 20  # bytes, of which only those in use take memo
 _KEPT_STATES: Final = 1024  # whose recurrent product is known
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+Products: TypeAlias = npt.NDArray[np.float32]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -117,7 +119,8 @@ class ServingNetwork:
         return self.network.input_dim - features.VALUE_FEATURES - self.network.config.value_dim
 
     def _split_lstm(self, network: ProposalNetwork) -> None:
-        """tanh(x) is 2 sigmoid(2x) - 1, so with the cell gate's weights doubled one sigmoid serves all four gates."""
+        """tanh(x) is 2 sigmoid(2x) - 1, so with the cell gate's weights doubled one sigmoid serves all four gates: as
+        native.lstm_cells wants them."""
         h = self.width
         inputs, recurrent, biases = [], [], []
         for w_ih, w_hh, b_ih, b_hh in network.lstm.all_weights:
@@ -129,7 +132,7 @@ class ServingNetwork:
         self._question_gates = inputs[0][: self._question_dim].contiguous()
         self._value_gates = inputs[0][self._question_dim :].contiguous()
         self._question_bias = biases[0]
-        self._upper = list(zip(inputs[1:], biases[1:], strict=True))
+        self._upper = [(weight, bias[None]) for weight, bias in zip(inputs[1:], biases[1:], strict=True)]
         self._recurrent = recurrent
 
     def _split_head(self, network: ProposalNetwork, kind: DistKind) -> _Head:
@@ -198,39 +201,43 @@ class ServingNetwork:
         hidden = silu(first.addmm_(seen, self._value_first))
         return torch.cat([seen, silu(torch.addmm(self._value_second_bias, hidden, self._value_second))], dim=-1)
 
-    def advance(self, pool: StatePool, slots: Slots, questions: Integers, value: Tensor) -> tuple[Tensor, Tensor]:
-        """One step from the states in these slots (whole blocks of rows): h and c, each [depth, n, H]."""
-        gates = self._recurrent_of.get(pool, slots, self._recurrent)
-        cells = pool.cells(slots)
-        below = gates[0].add_(self._questions.gates.index_select(0, _index(questions))).addmm_(value, self._value_gates)
-        new = torch.empty_like(cells)
+    def advance(self, pool: StatePool, slots: Slots, to: Slots, questions: Integers, value: Tensor) -> Tensor:
+        """One step from the states in ``slots`` (whole blocks of rows). Those of the first rows are put in ``to``.
+        Returns what proposals are made from, [n, H + V]: the last layer's h, and the value."""
+        recurrent, row = self._recurrent_of.get(pool, slots, self._recurrent)
+        seen = torch.empty((len(slots), self.width + value.shape[1]))
+        seen[:, self.width :] = value
+        h = torch.empty((len(slots), self.width))
         for layer in range(self.depth):
             if layer:
                 weight, bias = self._upper[layer - 1]
-                below = gates[layer].add_(bias).addmm_(new[layer - 1], weight)
-            i, f, g, o = below.sigmoid_().chunk(4, dim=-1)
-            g.mul_(2).sub_(1)
-            cell = cells[layer].mul_(f).addcmul_(i, g)
-            torch.mul(cell, 2, out=new[layer]).sigmoid_().mul_(2).sub_(1).mul_(o)
-        return new, cells
+                product, added, added_row = torch.mm(h, weight), bias, None
+            else:
+                product, added, added_row = torch.mm(value, self._value_gates), self._questions.gates, questions
+            tables = native.StepTables(product.numpy(), recurrent[layer], row, added.numpy(), added_row)
+            new = seen if layer == self.depth - 1 else h
+            native.lstm_cells(tables, *pool.layer(layer), slots, to, new.numpy())
+        return seen
 
-    def propose(self, h: Tensor, questions: Integers, value: Tensor, n: int) -> list[bytes]:
-        """Proposals, encoded, for the first n rows; b"" where the site is not known. h: the last layer's, [m, H]. Every
-        family of priors has whole blocks of rows."""
+    def propose(self, seen: Tensor, questions: Integers, n: int) -> list[bytes]:
+        """Proposals, encoded, for the first n rows; the prior where the site is not known. seen: from ``advance``.
+        Every family of priors has whole blocks of rows."""
         table = self._questions
         kinds = table.kind[questions]
-        out = [b""] * n
+        out = [PRIOR] * n
         for kind, head in self._heads.items():
             rows = np.flatnonzero(kinds == kind)
             if not len(rows):
                 continue
-            asked, x = questions[rows], torch.cat([h, value], dim=-1)
-            if len(rows) < len(kinds):
-                x = x.index_select(0, _index(rows))
-            hidden = silu(table.hidden.index_select(0, _index(asked)).addmm_(x, head.body))
-            mine = rows[rows < n]
-            raw = torch.addmm(head.last_bias, hidden, head.last)[: len(mine)].numpy()
-            for row, proposal in zip(mine.tolist(), self._encode(kind, raw, asked[: len(mine)]), strict=True):
+            asked = questions[rows]
+            mine = seen if len(rows) == len(kinds) else seen.index_select(0, _index(rows))
+            hidden = silu(table.hidden.index_select(0, _index(asked)).addmm_(mine, head.body))
+            wanted = rows[rows < n]
+            raw = torch.addmm(head.last_bias, hidden, head.last)[: len(wanted)].numpy()
+            proposals = self._encode(kind, raw, asked[: len(wanted)])
+            if len(wanted) == n:
+                return proposals
+            for row, proposal in zip(wanted.tolist(), proposals, strict=True):
                 out[row] = proposal
         return out
 
@@ -277,20 +284,14 @@ class _Questions:
 
     def missing(self, keys: Sequence[bytes]) -> Integers:
         """The places of new keys, each once. There is room for them."""
-        new = self._new(keys)
+        places = dict(zip(keys, range(len(keys)), strict=True))
+        new = places.keys() - self._rows.keys()
         if len(self._rows) + len(new) > len(self.kind):
             self._rows.clear()
-            new = self._new(keys)
+            new = places.keys() - self._rows.keys()
             if len(new) > len(self.kind):
                 self._allocate(2 * len(new), self.gates.shape[1], self.hidden.shape[1], self.categories.shape[1])
-        return np.array(list(new.values()), np.int64)
-
-    def _new(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        new: dict[bytes, int] = {}
-        for place, key in enumerate(keys):
-            if key not in self._rows:
-                new.setdefault(key, place)
-        return new
+        return np.array(sorted(places[key] for key in new), np.int64)
 
     def add(self, keys: Sequence[bytes], asked: Asked, kind: Integers) -> Integers:
         """Rows for keys that are missing."""
@@ -310,7 +311,7 @@ class _Questions:
         return rows
 
     def find(self, keys: Sequence[bytes]) -> Integers:
-        return np.array([self._rows[key] for key in keys], np.int64)
+        return np.fromiter(map(self._rows.__getitem__, keys), np.int64, len(keys))
 
 
 class _Recurrent:
@@ -321,8 +322,8 @@ class _Recurrent:
         self._number = np.zeros(_KEPT_STATES, np.uint64)
         self._used = 1
 
-    def get(self, pool: StatePool, slots: Slots, weights: Sequence[Tensor]) -> Tensor:
-        """Copies, [depth, n, 4 H]."""
+    def get(self, pool: StatePool, slots: Slots, weights: Sequence[Tensor]) -> tuple[Products, Integers]:
+        """A table, [depth, .., 4 H], and the rows there."""
         numbers = pool.numbers(slots)
         at = pool.notes["recurrent"][slots]
         missing = np.unique(slots[self._number[at] != numbers])
@@ -332,7 +333,7 @@ class _Recurrent:
                 missing = np.unique(slots[slots > 0])
             self._compute(pool, missing, weights)
             at = pool.notes["recurrent"][slots]
-        return self._rows.index_select(1, _index(at))
+        return self._rows.numpy(), at
 
     def _forget(self, wanted: int) -> None:
         self._used = 1
