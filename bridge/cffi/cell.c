@@ -1,4 +1,4 @@
-/* cell.c: a step of an LSTM's cells in one pass: see serve.h.
+/* cell.c: a step of an LSTM's cells in one pass, for serving, and for training forwards and backwards: see serve.h.
  *
  * The gates of a batch are a megabyte. Done one operation after the other they go through memory ten times; here a piece
  * of eight cells stays in registers from the sums to the new state. Written with the compiler's vectors, which any
@@ -60,6 +60,13 @@ INLINE floats sigmoid(floats x) {
     return 1.0f / (1.0f + exponential(-x));
 }
 
+/* tanh(x) = 2 sigmoid(2 x) - 1 */
+INLINE floats to_tanh(floats sigmoid_of_twice) {
+    return 2.0f * sigmoid_of_twice - 1.0f;
+}
+
+/* ---- serving ------------------------------------------------------------------------------------------------------ */
+
 struct row {
     const float *product, *recurrent, *added, *cell;
     float *h, *kept_h, *kept_c;
@@ -69,12 +76,12 @@ INLINE floats gate(const struct row *r, size_t at, size_t m) {
     return sigmoid(load(r->product + at, m) + load(r->recurrent + at, m) + load(r->added + at, m));
 }
 
-/* Cells j to j + m. tanh(x) is 2 sigmoid(2 x) - 1; the cell gate's weights are doubled already. */
-INLINE void piece(const struct row *r, size_t width, size_t j, size_t m) {
+/* Cells j to j + m. The cell gate's sums are doubled already. */
+INLINE void serve(const struct row *r, size_t width, size_t j, size_t m) {
     floats in = gate(r, j, m), forget = gate(r, width + j, m), out = gate(r, 3 * width + j, m);
-    floats cell = 2.0f * gate(r, 2 * width + j, m) - 1.0f;
+    floats cell = to_tanh(gate(r, 2 * width + j, m));
     floats c = forget * load(r->cell + j, m) + in * cell;
-    floats h = out * (2.0f * sigmoid(2.0f * c) - 1.0f);
+    floats h = out * to_tanh(sigmoid(2.0f * c));
     store(r->h + j, h, m);
     if (r->kept_h) {
         store(r->kept_h + j, h, m);
@@ -82,7 +89,7 @@ INLINE void piece(const struct row *r, size_t width, size_t j, size_t m) {
     }
 }
 
-INLINE void all_rows(const struct ars__cells *s) {
+INLINE void serve_rows(const struct ars__cells *s) {
     size_t width = s->width, whole = width - width % LANES;
     for (size_t i = 0; i < s->n; i++) {
         size_t kept = i < s->n_kept ? (size_t)s->kept_row[i] * width : 0;
@@ -95,29 +102,103 @@ INLINE void all_rows(const struct ars__cells *s) {
             .kept_h = i < s->n_kept ? s->h + kept : NULL,
             .kept_c = i < s->n_kept ? s->c + kept : NULL,
         };
-        for (size_t j = 0; j < whole; j += LANES) piece(&r, width, j, LANES);
-        if (whole < width) piece(&r, width, whole, width - whole);
+        for (size_t j = 0; j < whole; j += LANES) serve(&r, width, j, LANES);
+        if (whole < width) serve(&r, width, whole, width - whole);
     }
 }
 
-static void anywhere(const struct ars__cells *s) {
-    all_rows(s);
+/* ---- training ----------------------------------------------------------------------------------------------------- */
+
+/* Where a row's own numbers begin, and the row of the cells before. */
+struct place {
+    size_t own, gates, before;
+};
+
+INLINE struct place place_of(const struct ars__training_step *s, size_t i) {
+    size_t before = s->before_row ? (size_t)s->before_row[i] : i;
+    return (struct place){i * s->width, i * 4 * s->width, before * s->width};
 }
 
-#ifdef __x86_64__
-__attribute__((target("avx2,fma"))) static void with_avx2(const struct ars__cells *s) {
-    all_rows(s);
+INLINE void forwards(const struct ars__training_step *s, struct place at, size_t j, size_t m) {
+    float *gates = s->gates + at.gates + j;
+    size_t width = s->width;
+    floats in = sigmoid(load(gates, m)), forget = sigmoid(load(gates + width, m));
+    floats cell = to_tanh(sigmoid(2.0f * load(gates + 2 * width, m))), out = sigmoid(load(gates + 3 * width, m));
+    floats c = in * cell;
+    if (s->before) c += forget * load(s->before + at.before + j, m);
+    floats tanh_c = to_tanh(sigmoid(2.0f * c));
+    store(gates, in, m);
+    store(gates + width, forget, m);
+    store(gates + 2 * width, cell, m);
+    store(gates + 3 * width, out, m);
+    store(s->c + at.own + j, c, m);
+    store(s->tanh_c + at.own + j, tanh_c, m);
+    store(s->h + at.own + j, out * tanh_c, m);
 }
+
+/* The derivative of sigmoid is s (1 - s), that of tanh 1 - t^2. */
+INLINE void backwards(const struct ars__training_step *s, struct place at, size_t j, size_t m) {
+    const float *gates = s->gates + at.gates + j;
+    float *d_gates = s->d_gates + at.gates + j;
+    size_t width = s->width, own = at.own + j, before = at.before + j;
+    floats in = load(gates, m), forget = load(gates + width, m);
+    floats cell = load(gates + 2 * width, m), out = load(gates + 3 * width, m);
+    floats tanh_c = load(s->tanh_c + own, m), d_h = load(s->d_h + own, m);
+    floats d_c = load(s->d_c + own, m) + d_h * out * (1.0f - tanh_c * tanh_c), d_forget = {0};
+    if (s->before) {
+        d_forget = d_c * load(s->before + before, m) * forget * (1.0f - forget);
+        store(s->d_before + before, load(s->d_before + before, m) + d_c * forget, m);
+    }
+    store(d_gates, d_c * cell * in * (1.0f - in), m);
+    store(d_gates + width, d_forget, m);
+    store(d_gates + 2 * width, d_c * in * (1.0f - cell * cell), m);
+    store(d_gates + 3 * width, d_h * tanh_c * out * (1.0f - out), m);
+}
+
+INLINE void train_rows(const struct ars__training_step *s,
+                       void (*piece)(const struct ars__training_step *, struct place, size_t, size_t)) {
+    size_t whole = s->width - s->width % LANES;
+    for (size_t i = 0; i < s->n; i++) {
+        struct place at = place_of(s, i);
+        for (size_t j = 0; j < whole; j += LANES) piece(s, at, j, LANES);
+        if (whole < s->width) piece(s, at, whole, s->width - whole);
+    }
+}
+
+/* ---- for this processor ------------------------------------------------------------------------------------------ */
+
+#ifdef __x86_64__
+#define AVX2 __attribute__((target("avx2,fma"))) static
 
 static int has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 #else
-#define with_avx2 anywhere
+#define AVX2 static
+
 static int has_avx2(void) {
     return 0;
 }
 #endif
+
+static void serve_anywhere(const struct ars__cells *s) {
+    serve_rows(s);
+}
+AVX2 void serve_by_avx2(const struct ars__cells *s) {
+    serve_rows(s);
+}
+static void forwards_anywhere(const struct ars__training_step *s) {
+    train_rows(s, forwards);
+}
+AVX2 void forwards_by_avx2(const struct ars__training_step *s) {
+    train_rows(s, forwards);
+}
+static void backwards_anywhere(const struct ars__training_step *s) {
+    train_rows(s, backwards);
+}
+AVX2 void backwards_by_avx2(const struct ars__training_step *s) {
+    train_rows(s, backwards);
+}
 
 static int are_rows(const int64_t *row, size_t n, size_t rows) {
     for (size_t i = 0; i < n; i++) {
@@ -132,6 +213,23 @@ int ars__lstm_cells(const struct ars__cells *s) {
         !are_rows(s->state_row, s->n, s->states) || !are_rows(s->kept_row, s->n_kept, s->states)) {
         return -1;
     }
-    (has_avx2() ? with_avx2 : anywhere)(s);
+    (has_avx2() ? serve_by_avx2 : serve_anywhere)(s);
+    return 0;
+}
+
+static int has_rows_before(const struct ars__training_step *s) {
+    if (!s->before) return 1;
+    return s->before_row ? are_rows(s->before_row, s->n, s->before_rows) : s->n <= s->before_rows;
+}
+
+int ars__cells_forward(const struct ars__training_step *s) {
+    if (!has_rows_before(s)) return -1;
+    (has_avx2() ? forwards_by_avx2 : forwards_anywhere)(s);
+    return 0;
+}
+
+int ars__cells_backward(const struct ars__training_step *s) {
+    if (!has_rows_before(s)) return -1;
+    (has_avx2() ? backwards_by_avx2 : backwards_anywhere)(s);
     return 0;
 }

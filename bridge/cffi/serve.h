@@ -39,6 +39,24 @@ struct ars__cells {
 /* Returns 0, or -1 if a row is not in its table. */
 int ars__lstm_cells(const struct ars__cells *step);
 
+/* cell.c: a step of one layer in training, for n rows. The cells before are row before_row[i] of `before`, or row i if that is
+ * NULL; in the first step `before` is NULL, and they are 0. */
+struct ars__training_step {
+    size_t n, width;
+    const float *before;
+    const int64_t *before_row;
+    size_t before_rows;
+    float *gates;           /* [n][4 width], in the order above, nothing doubled: sums, and then their functions */
+    float *c, *tanh_c, *h;  /* [n][width], made by ars__cells_forward; ars__cells_backward needs tanh_c only */
+    const float *d_h, *d_c; /* [n][width]: derivatives by h and c, as far as later steps and the output need them */
+    float *d_gates;         /* [n][4 width]: by the sums */
+    float *d_before;        /* [before_rows][width]: what is added to the derivatives by the cells before */
+};
+
+/* Both return 0, or -1 if a row is not in its table. */
+int ars__cells_forward(const struct ars__training_step *step);
+int ars__cells_backward(const struct ars__training_step *step);
+
 /* How a family of priors is proposed for: heads.py's HeadSettings. */
 struct ars__head {
     unsigned kind;       /* of the prior */

@@ -217,6 +217,12 @@ def _floats(array: npt.NDArray[np.float32], *, writable: bool = False) -> Any:
     return ffi.from_buffer("float[]", array, require_writable=writable)
 
 
+def _floats_of(array: npt.NDArray[np.float32], shape: tuple[int, ...]) -> Any:
+    if array.shape != shape:
+        raise ValueError(f"an array of shape {array.shape} was given where the C code wants {shape}")
+    return _floats(array, writable=True)
+
+
 def _bytes(array: npt.NDArray[np.uint8]) -> Any:
     return ffi.from_buffer("uint8_t[]", array)
 
@@ -437,6 +443,70 @@ def lstm_cells(
     )
     if lib.ars__lstm_cells(step):
         raise ValueError("a row of a step is not in its table")
+
+
+class Before(NamedTuple):
+    """Where the rows of a training step go on from."""
+
+    cells: npt.NDArray[np.float32]  # [.., width]
+    row: npt.NDArray[np.int64] | None  # of the cells, [n]; None: the first n
+
+
+def lstm_forward(
+    gates: npt.NDArray[np.float32],
+    before: Before | None,
+    cells: npt.NDArray[np.float32],
+    tanh_cells: npt.NDArray[np.float32],
+    hidden: npt.NDArray[np.float32],
+) -> None:
+    """A step of one layer. gates [n, 4 width] hold the sums that go into them, and get their functions; cells, their
+    tanh and the output, [n, width], are made. Without ``before`` it is the first step."""
+    step, kept = _training_step(gates, before, tanh_cells)
+    step.c, step.h = _floats_of(cells, tanh_cells.shape), _floats_of(hidden, tanh_cells.shape)
+    if lib.ars__cells_forward(step):
+        raise ValueError("a row of a step is not in its table")
+    del kept
+
+
+def lstm_backward(
+    gates: npt.NDArray[np.float32],
+    before: Before | None,
+    tanh_cells: npt.NDArray[np.float32],
+    d_hidden: npt.NDArray[np.float32],
+    d_cells: npt.NDArray[np.float32],
+    d_gates: npt.NDArray[np.float32],
+    d_before: npt.NDArray[np.float32] | None,
+) -> None:
+    """Derivatives by the sums, d_gates, from those by output and cells. Those by the cells before are added to
+    d_before, which is as large as before.cells."""
+    step, kept = _training_step(gates, before, tanh_cells)
+    step.d_h, step.d_c = _floats_of(d_hidden, tanh_cells.shape), _floats_of(d_cells, tanh_cells.shape)
+    step.d_gates = _floats_of(d_gates, gates.shape)
+    if before is not None:
+        if d_before is None:
+            raise ValueError("there are cells before, but no room for their derivatives")
+        step.d_before = _floats_of(d_before, before.cells.shape)
+    if lib.ars__cells_backward(step):
+        raise ValueError("a row of a step is not in its table")
+    del kept
+
+
+def _training_step(
+    gates: npt.NDArray[np.float32], before: Before | None, tanh_cells: npt.NDArray[np.float32]
+) -> tuple[Any, list[Any]]:
+    """What both have, and what must live until the call is over."""
+    n, width = tanh_cells.shape
+    step = ffi.new("struct ars__training_step *", {"n": n, "width": width})
+    step.gates, step.tanh_c = _floats_of(gates, (n, 4 * width)), _floats_of(tanh_cells, (n, width))
+    kept: list[Any] = []
+    if before is not None:
+        step.before, step.before_rows = _floats_of(before.cells, (len(before.cells), width)), len(before.cells)
+        if before.row is not None:
+            if before.row.shape != (n,):
+                raise ValueError(f"{before.row.shape} rows before for {n} rows")
+            kept.append(np.ascontiguousarray(before.row, np.int64))
+            step.before_row = ffi.from_buffer("int64_t[]", kept[0])
+    return step, kept
 
 
 def propose(

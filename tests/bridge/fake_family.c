@@ -227,6 +227,7 @@ static void run_trace(uint32_t w, uint64_t trace) {
     while (planned(trace, "hangtry")) usleep(1000);
     if (planned(trace, "exit")) _exit(3);
     if (planned(trace, "slow")) usleep(300000);
+    if (planned(trace, "slower")) usleep(2000000);
     while (planned(trace, "hang")) usleep(1000);
     if (planned(trace, "killzygote")) kill(getppid(), SIGKILL);
     if (planned(trace, "stopzygote")) kill(getppid(), SIGSTOP);

@@ -213,7 +213,7 @@ def launch(programs: tuple[Path, Path], tmp_path: Path) -> Iterator[Launch]:
     for controller in started:
         controller.close()
     shutil.rmtree(directory)
-    end = time.monotonic() + 3
+    end = time.monotonic() + 30
     while not descendants_are_gone(mark):
         assert time.monotonic() < end, "a process was left behind"
         time.sleep(0.02)
@@ -510,7 +510,7 @@ def test_the_question_of_a_dead_continuation_is_nobodys(launch: Launch) -> None:
 
 def test_requests_of_a_trace_that_is_over_are_not_sent(launch: Launch) -> None:
     """They wait while the controller is busy; meanwhile their process dies, twice, and the trace is reported."""
-    c = launch(workers="2", plan="1=slow,1=askdie")
+    c = launch(workers="2", plan="1=slower,1=askdie")
     c.greet()
     c.send(g.run(n=2, flags=0))
     c.follow(lambda _: None, until=g.STEPS)
@@ -644,18 +644,18 @@ def test_timeout_counts_own_time_only(launch: Launch) -> None:
     c = launch(plan="1=hang,2=slow", workers="3")
     c.greet()
     started = time.monotonic()
-    c.send(g.run(n=6, flags=0, timeout=0.5))
+    c.send(g.run(n=6, flags=0, timeout=1.0))
 
     def late(steps: list[Step]) -> bytes:
-        time.sleep(0.7)  # longer than the limit, and nobody's fault
+        time.sleep(1.3)  # longer than the limit, and nobody's fault
         return reply_all(steps)
 
     c.follow(late)
     assert {t.number: t.failure for t in c.traces.values() if t.failure} == {1: TIMEOUT}
-    assert "0.5 s" in c.traces[1].text
+    assert "1 s" in c.traces[1].text
     assert "trace_timeout" in c.traces[1].text
     assert sorted(c.traces) == list(range(6))
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 60
 
 
 def test_cancel(launch: Launch) -> None:

@@ -317,7 +317,7 @@ static int check_run(bool rejected) {
             return 1;
         }
     }
-    for (int i = 0; i < 1000 && atomic_load(&w->order_done) != 1; i++) usleep(1000);
+    for (int i = 0; i < 30000 && atomic_load(&w->order_done) != 1; i++) usleep(1000);
     CHECK(atomic_load(&w->order_done) == 1);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);

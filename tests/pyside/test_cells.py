@@ -99,3 +99,36 @@ def test_lstm_cells_refuse_what_does_not_fit() -> None:
     refused(TypeError, "float64", c=np.zeros((11, 8)))
     refused(ValueError, "(?i)contiguous", c=np.zeros((11, 16), np.float32)[:, ::2])
     refused(ValueError, "not in its table", out=np.zeros((6, 7), np.float32))
+
+
+# ---- training --------------------------------------------------------------------------------------------------------
+
+
+def test_training_steps_refuse_what_does_not_fit() -> None:
+    def floats(*shape: int) -> np.ndarray:
+        return np.ones(shape, np.float32)
+
+    gates, own, before = floats(3, 20), floats(3, 5), _native.Before(floats(4, 5), None)
+    made = [floats(3, 5) for _ in range(3)]
+    _native.lstm_forward(gates, before, *made)
+    for row in (-1, 4):
+        with pytest.raises(ValueError, match="not in its table"):
+            _native.lstm_forward(gates, before._replace(row=np.array([0, 1, row])), *made)
+        with pytest.raises(ValueError, match="not in its table"):
+            _native.lstm_backward(
+                gates, before._replace(row=np.array([row, 1, 2])), own, own, own, floats(3, 20), floats(4, 5)
+            )
+    with pytest.raises(ValueError, match="not in its table"):
+        _native.lstm_forward(gates, _native.Before(floats(2, 5), None), *made)
+    with pytest.raises(ValueError, match="rows before for 3 rows"):
+        _native.lstm_forward(gates, before._replace(row=np.array([0, 1])), *made)
+    with pytest.raises(ValueError, match=r"\(3, 19\).*\(3, 20\)"):
+        _native.lstm_forward(floats(3, 19), before, *made)
+    with pytest.raises(ValueError, match=r"\(2, 5\).*\(3, 5\)"):
+        _native.lstm_forward(gates, before, floats(2, 5), *made[1:])
+    with pytest.raises(ValueError, match=r"\(3, 5\).*\(4, 5\)"):
+        _native.lstm_backward(gates, before, own, own, own, floats(3, 20), floats(3, 5))
+    with pytest.raises(ValueError, match="no room for their derivatives"):
+        _native.lstm_backward(gates, before, own, own, own, floats(3, 20), None)
+    with pytest.raises(TypeError, match="float64"):
+        _native.lstm_forward(gates.astype(np.float64), before, *made)

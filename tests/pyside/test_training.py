@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import io
 import itertools
@@ -437,20 +438,20 @@ def test_prefetch_passes_items_and_errors_and_stops() -> None:
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("lengths", [(4, 4, 4), (1, 1, 1), (4, 3, 1), (5, 5, 2, 2, 2, 1)])
 def test_the_recurrence_is_torchs_lstm(depth: int, lengths: tuple[int, ...]) -> None:
+    """Torch's in double precision, ours in single, up to its rounding."""
     torch.manual_seed(0)
-    lstm = torch.nn.LSTM(7, 5, depth).double()
-    x = torch.randn(lengths[0], len(lengths), 7, dtype=torch.float64, requires_grad=True)
+    lstm = torch.nn.LSTM(7, 19, depth)
+    exact = copy.deepcopy(lstm).double()
+    x = torch.randn(lengths[0], len(lengths), 7, requires_grad=True)
     packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor(lengths))
-    theirs = lstm(packed)[0].data
     ours = run_lstm(lstm, partial(linear, packed.data), packed.batch_sizes.tolist())
-    torch.testing.assert_close(ours, theirs, rtol=1e-13, atol=1e-13)
-    weight, wanted = torch.randn_like(theirs), [x, *lstm.parameters()]
-    for a, b in zip(
-        torch.autograd.grad((theirs * weight).sum(), wanted, retain_graph=True),
-        torch.autograd.grad((ours * weight).sum(), wanted),
-        strict=True,
-    ):
-        torch.testing.assert_close(b, a, rtol=1e-12, atol=1e-12)
+    theirs = exact(packed.double())[0].data
+    torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=3e-7)
+    weight = torch.randn_like(ours)
+    mine = torch.autograd.grad((ours * weight).sum(), [x, *lstm.parameters()], retain_graph=True)
+    wanted = torch.autograd.grad((theirs * weight).sum(), [x, *exact.parameters()])
+    for a, b in zip(mine, wanted, strict=True):
+        torch.testing.assert_close(a.double(), b.double(), rtol=0, atol=2e-6 * float(b.abs().max()))
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
@@ -475,9 +476,8 @@ def in_two_threads(n):
     for thread in threads:
         thread.join()
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-in_two_threads(10)
-before = in_two_threads(10)
-print(in_two_threads(40) - before)
+seen = [in_two_threads(5) for _ in range(5)]
+print(min(b - a for a, b in zip(seen, seen[1:])))  # now and then a round has thousands more, for reasons of its own
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from functools import partial
 from typing import NamedTuple
@@ -326,10 +327,22 @@ def test_a_trace_with_too_many_draws_is_an_error_that_says_what_to_do(monkeypatc
 # ---- the recurrence --------------------------------------------------------------------------------------------------
 
 
+def one_row_after_the_other(lstm: torch.nn.LSTM, x: torch.Tensor, previous: list[int]) -> torch.Tensor:
+    """torch's own LSTM, a step at a time, each from the state of the row before it; -1: from the start."""
+    start = torch.zeros((lstm.num_layers, 1, lstm.hidden_size), dtype=x.dtype)
+    states: list[tuple[torch.Tensor, torch.Tensor]] = []
+    outputs = []
+    for row, before in zip(x, previous, strict=True):
+        out, state = lstm(row[None, None], (start, start) if before < 0 else states[before])
+        states.append(state)
+        outputs.append(out[0, 0])
+    return torch.stack(outputs)
+
+
 def test_the_recurrence_on_chains_is_the_one_over_time_and_its_gradient_is_right() -> None:
     torch.manual_seed(1)
-    lstm = torch.nn.LSTM(3, 5, 2).double()
-    x = torch.randn((4, 6, 3), dtype=torch.float64)
+    lstm = torch.nn.LSTM(3, 9, 2)
+    x = torch.randn((4, 6, 3))
     previous = torch.arange(24) - 6
     previous[:6] = -1
     product = partial(linear, x.reshape(24, 3))
@@ -337,18 +350,13 @@ def test_the_recurrence_on_chains_is_the_one_over_time_and_its_gradient_is_right
     torch.testing.assert_close(chains, run_lstm(lstm, product, (6, 6, 6, 6)))
     # Levels of 2, 5 and 3, where some rows share the one above and some have none below.
     previous = torch.tensor([-1, -1, 0, 0, 0, 1, 1, 2, 2, 5])
-    rows = torch.randn((10, 3), dtype=torch.float64, requires_grad=True)
-    names = [name for name, _ in lstm.named_parameters()]
-
-    def function(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
-        for name, weight in zip(names, weights, strict=True):
-            delattr(copy, name)
-            setattr(copy, name, weight)
-        return run_lstm_on_trees(copy, partial(linear, x), (2, 5, 3), previous)
-
-    copy = torch.nn.LSTM(3, 5, 2).double()
-    weights = [p.detach().clone().requires_grad_() for p in lstm.parameters()]
-    for name in names:
-        copy._parameters.pop(name)
-        setattr(copy, name, torch.zeros(()))
-    assert torch.autograd.gradcheck(function, (rows, *weights))
+    rows = torch.randn((10, 3), requires_grad=True)
+    ours = run_lstm_on_trees(lstm, partial(linear, rows), (2, 5, 3), previous)
+    exact = copy.deepcopy(lstm).double()
+    theirs = one_row_after_the_other(exact, rows.double(), previous.tolist())
+    torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=3e-7)
+    weight = torch.randn_like(ours)
+    mine = torch.autograd.grad((ours * weight).sum(), [rows, *lstm.parameters()])
+    wanted = torch.autograd.grad((theirs * weight).sum(), [rows, *exact.parameters()])
+    for a, b in zip(mine, wanted, strict=True):
+        torch.testing.assert_close(a.double(), b.double(), rtol=0, atol=2e-6 * float(b.abs().max()))

@@ -90,6 +90,10 @@ class Chaos(threading.Thread):
                 if end(victim.pid, environment(host).get("ARS_TOKEN", "")):
                     self.killed[victim.role] += 1
 
+    @property
+    def kills(self) -> int:
+        return sum(self.killed.values())
+
     def stop(self) -> None:
         self._over.set()
         self.join()
@@ -102,7 +106,7 @@ class Chaos(threading.Thread):
         self.stop()
 
 
-def wait_for(condition: object, seconds: float = 5.0) -> bool:
+def wait_for(condition: object, seconds: float = 20.0) -> bool:
     """Whether the condition came true in time."""
     assert callable(condition)
     deadline = time.monotonic() + seconds

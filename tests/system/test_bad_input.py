@@ -191,9 +191,9 @@ def test_an_endless_trace_ends_at_its_time_limit(
 ) -> None:
     began = time.monotonic()
     few = int(np.flatnonzero(right["bad"]["mistaken"] == 1)[1]) + 1  # two traces fail
-    sim = start("endless", where, trace_timeout=0.5)
-    check(sim, right["bad"], "timeout", r"0\.5 s.*trace_timeout", traces=few)
-    assert time.monotonic() - began < 15
+    sim = start("endless", where, trace_timeout=2.0)
+    check(sim, right["bad"], "timeout", r"2 s.*trace_timeout", traces=few)
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("where", ["in_trace", "in_continuation"])
@@ -311,7 +311,7 @@ def test_a_program_that_cannot_become_a_simulator_says_why(
     began = time.monotonic()
     with pytest.raises(LaunchError, match=says):
         sim.prior(1, seed=1)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # not at the end of startup_timeout
     assert not sim.running
 
 
@@ -351,7 +351,10 @@ EXECUTABLES: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "a directory": (lambda d: [str(d)], r"this is a directory"),
     "true": (lambda _: ["/bin/true"], r"/bin/true: .*not linked against libars"),
     "a shell script": (lambda d: [_script(d, 0o755)], r"script: .*not linked against libars"),
-    "sleep": (lambda _: ["/bin/sleep", "100"], r"/bin/sleep: .*not linked against libars"),
+    "sleep": (
+        lambda _: ["/bin/sleep", "100"],
+        r"sleep: no sign of libars within 4\.5 s.*not linked against libars",
+    ),
 }
 
 
@@ -361,15 +364,16 @@ def test_an_executable_that_is_no_simulator_is_found_within_5_seconds(what: str,
     began = time.monotonic()
     with ars.Simulator(command(tmp_path)) as sim, pytest.raises(LaunchError, match=says):
         sim.prior(1, seed=1)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # what takes longest says that it waited for 4.5 s
 
 
 # ---- another protocol version -----------------------------------------------------------------------------------
 
 FAKE_HOST = """
-import os, sys, time, zmq
-from ars import wire
+import os, sys
 os.write(int(os.environ["ARS_ALIVE_FD"]), b"A")
+import zmq
+from ars import wire
 socket = zmq.Context().socket(zmq.DEALER)
 socket.connect(os.environ["ARS_ENDPOINT"])
 hello = bytearray(wire.encode_hello(wire.Hello(99, 99, 1, os.getpid(), os.getpid(), os.environ["ARS_TOKEN"])))
@@ -388,7 +392,7 @@ def test_a_host_of_another_version_is_refused(where: str, tmp_path: Path, monkey
     began = time.monotonic()
     with ars.Simulator([sys.executable, str(script), where]) as sim, pytest.raises(ProtocolError, match=r"version.*99"):
         sim.prior(1, seed=1)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 50  # not at the end of startup_timeout
 
 
 @pytest.mark.parametrize("where", ["WELCOME", "RUN"])
@@ -403,7 +407,7 @@ def test_a_controller_of_another_version_is_refused(where: str, programs: Mappin
     env |= {"ARS_CONTROLLER_PID": str(os.getpid()), "ARS_HOST": find_host(os.environ)}
     process = subprocess.Popen([programs["bad"], "nothing"], env=env, stderr=subprocess.PIPE, text=True)
     try:
-        assert socket.poll(5000)
+        assert socket.poll(30_000)
         peer, hello = socket.recv_multipart()
         assert wire.decode_header(hello).type is Message.HELLO
         if where == "WELCOME":
@@ -415,7 +419,7 @@ def test_a_controller_of_another_version_is_refused(where: str, programs: Mappin
             run[4:6] = (99).to_bytes(2, "little")
             socket.send_multipart([peer, wire.encode_welcome(1)])
             socket.send_multipart([peer, bytes(run)])
-        said = process.communicate(timeout=5)[1]
+        said = process.communicate(timeout=30)[1]
         assert process.returncode != 0
         assert re.search(r"version 99", said), said
         reason = ""

@@ -61,23 +61,24 @@ def assert_same(found: ars.Posterior, right: ars.Posterior) -> int:
     return int(failed.sum())
 
 
-@pytest.mark.timeout(SECONDS + 120)
+@pytest.mark.timeout(SECONDS + 240)
 def test_killing_random_processes_changes_nothing(csim: Callable[[str], str]) -> None:
     seeds = (1, 2, 3)
     with ars.Simulator([csim("marsaglia")], workers=6) as sim:
         right = [run(sim, seed) for seed in seeds]
     assert len(np.unique(right[0].log_weights("ars"))) > TRACES / 2
     failed = runs = 0
+    enough = 5 * min(SECONDS, 10)  # kills
     with ars.Simulator([csim("marsaglia")], workers=6, max_restarts=50) as sim:
         end = time.monotonic() + SECONDS
         with Chaos(os.getpid(), seed=int(SECONDS)) as chaos:
-            while time.monotonic() < end:
+            while time.monotonic() < end or (chaos.kills <= enough and time.monotonic() < end + 60):
                 which = runs % len(seeds)
                 failed += assert_same(run(sim, seeds[which]), right[which])
                 runs += 1
         logging.getLogger("chaos").warning("%d runs, %d traces failed; killed %s", runs, failed, chaos.killed)
         assert failed < 0.02 * runs * TRACES
-        assert sum(chaos.killed.values()) > 5 * min(SECONDS, 10)
+        assert chaos.kills > enough
         # the simulator still works, and nothing is left of the dead
         assert assert_same(run(sim, seeds[0]), right[0]) == 0
         assert sim.pid is not None

@@ -159,7 +159,7 @@ def test_what_costs_a_trace(
     behaviour: str, kind: str, says: str, guest: Callable[..., ars.Simulator], right: ars.Posterior
 ) -> None:
     lost = right["misbehaves"] == 1
-    sim = guest(behaviour, trace_timeout=0.5 if kind == "timeout" else 60.0)
+    sim = guest(behaviour, trace_timeout=2.0 if kind == "timeout" else 60.0)
     found = posterior(sim, on_failure="zero")
     assert dict(found.failures) == {kind: int(lost.sum())}
     assert says in found.failures.examples[0].text

@@ -170,7 +170,7 @@ def test_a_lost_controller_is_told_of_where_the_simulator_runs(waiting: Callable
     ars.read_until("the simulator is there")
     time.sleep(0.3)
     ars.process.kill()
-    assert simulator.wait(5) == 1
+    assert simulator.wait(30) == 1
     said = (tmp_path / "elsewhere" / "stderr").read_text()
     assert "ars-host: lost_controller: the controller ended, or the connection to it," in said
 

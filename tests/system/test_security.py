@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import logging
 import os
+import queue
 import socket
 import subprocess
 import time
@@ -16,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zmq
+from family_tools import wait_for
 from zmq.utils import z85
 
 import ars
@@ -205,37 +208,39 @@ def test_a_simulator_with_keys(
 ) -> None:
     """The same bits as from one that we start; and no secret in a command line, an environment, a log or stderr."""
     caplog.set_level(logging.DEBUG)
-    endpoint = f"tcp://127.0.0.1:{free_port()}"
-    process = start(endpoint, ARS_KEY=str(pair[1]))
-    with ars.Simulator.listen(endpoint, key=pair[0]) as sim:
+    came: list[subprocess.Popen[bytes]] = []
+
+    def come(address: str, _: object) -> None:
+        came.append(start(address, ARS_KEY=str(pair[1])))
+
+    with ars.Simulator.listen("tcp://127.0.0.1:*", key=pair[0], announce=come) as sim:
         assert_same(sim, right)
         secrets = [read_keys(path, path.stem).secret.hex().encode() for path in pair]
         secrets += [z85.encode(bytes.fromhex(secret.decode())) for secret in secrets]
-        places = [Path(f"/proc/{entry}/{what}") for entry in _members() for what in ("cmdline", "environ")]
-        assert len(places) >= 8  # the host, the zygote, two workers
-        shown = b"\0".join(place.read_bytes() for place in places) + caplog.text.encode() + said(tmp_path).encode()
+        assert wait_for(lambda: len(_shown(pair[1])) >= 8)  # of the host, the zygote, two workers
+        shown = b"\0".join(_shown(pair[1])) + caplog.text.encode() + said(tmp_path).encode()
         assert not any(secret in shown for secret in secrets)
         assert sim.pid is None
-    assert process.wait(20) == 0  # it was told to go
+    assert came[0].wait(20) == 0  # it was told to go
 
 
-def _members() -> list[str]:
-    wanted = b"ARS_KEY="
+def _shown(key: Path) -> list[bytes]:
+    """What anybody can read of the processes that were given this key file: their command lines and environments."""
+    wanted = f"ARS_KEY={key}".encode()
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and entry != str(os.getpid()):
-            try:
-                if wanted in Path(f"/proc/{entry}/environ").read_bytes():
-                    found.append(entry)
-            except OSError:
-                continue
+            with contextlib.suppress(OSError):  # it has ended
+                command, environment = (Path(f"/proc/{entry}/{what}").read_bytes() for what in ("cmdline", "environ"))
+                found += [command, environment] if wanted in environment else []
     return found
 
 
 def test_a_simulator_without_keys_on_loopback(start: Any, right: Any) -> None:
-    endpoint = f"tcp://127.0.0.1:{free_port()}"
-    start(endpoint, ARS_INSECURE_LOOPBACK="1")
-    with ars.Simulator.listen(endpoint, insecure_loopback=True) as sim:
+    def come(address: str, _: object) -> None:
+        start(address, ARS_INSECURE_LOOPBACK="1")
+
+    with ars.Simulator.listen("tcp://127.0.0.1:*", insecure_loopback=True, announce=come) as sim:
         assert_same(sim, right)
 
 
@@ -257,14 +262,21 @@ def test_strangers_are_refused_and_the_right_one_comes_in(
 ) -> None:
     """A plain socket, a simulator with keys of another pair, one with the right keys and another token; and once the
     right one is there, a second with the right keys."""
-    endpoint = f"tcp://127.0.0.1:{free_port()}"
     other = make_pair(tmp_path / "other")
     context = zmq.Context()
     plain = context.socket(zmq.DEALER)
-    plain.connect(endpoint)
-    plain.send(wire.encode_hello(wire.Hello(1, 1, 1, 1, 1, read_keys(pair[0]).token)))
+    addresses: queue.Queue[str] = queue.Queue()
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(ars.Simulator.listen, endpoint, key=pair[0], startup_timeout=100.0)
+        coming = pool.submit(
+            ars.Simulator.listen,
+            "tcp://127.0.0.1:*",
+            key=pair[0],
+            startup_timeout=100.0,
+            announce=lambda address, _: addresses.put(address),
+        )
+        endpoint = addresses.get(timeout=60)
+        plain.connect(endpoint)
+        plain.send(wire.encode_hello(wire.Hello(1, 1, 1, 1, 1, read_keys(pair[0]).token)))
         half = start(endpoint, ARS_KEY=str(_with_peer(other[1], pair[1])))  # knows the controller, is not known to it
         wrong = start(endpoint, ARS_KEY=str(pair[1]), ARS_TOKEN="f" * 32)
         assert wrong.wait(40) == 1
@@ -306,18 +318,21 @@ def test_a_strangers_controller_hears_nothing(pair: tuple[Path, Path], start: An
 
 
 def test_a_simulator_that_is_lost_is_missed_at_once(pair: tuple[Path, Path], start: Any, right: Any) -> None:
-    endpoint = f"tcp://127.0.0.1:{free_port()}"
-    process = start(endpoint, ARS_KEY=str(pair[1]))
-    with ars.Simulator.listen(endpoint, key=pair[0], max_restarts=0) as sim:
+    came: list[subprocess.Popen[bytes]] = []
+
+    def come(address: str, _: object) -> None:
+        came.append(start(address, ARS_KEY=str(pair[1])))
+
+    with ars.Simulator.listen("tcp://127.0.0.1:*", key=pair[0], max_restarts=0, announce=come) as sim:
         assert_same(sim, right)
-        process.kill()
-        process.wait()
+        came[0].kill()
+        came[0].wait()
         began = time.monotonic()
         with pytest.raises(HostLostError):
             sim.prior(10_000_000, seed=1)
-        assert time.monotonic() - began < 10
-        start(endpoint, ARS_KEY=str(pair[1]))
+        assert time.monotonic() - began < 25  # not at the end of the time that silence may take, 30 s and more
         assert_same(sim, right)  # the next run waits for the next one
+        assert len(came) == 2
 
 
 # ---- no pickle -------------------------------------------------------------------------------------------------------

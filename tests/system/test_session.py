@@ -195,11 +195,11 @@ def test_ctrl_c_keeps_what_had_finished_and_the_session(fake: Callable[..., ars.
 def test_ctrl_c_ends_a_host_that_does_not_listen(fake: Callable[..., ars.Simulator]) -> None:
     sim = fake("deaf")
     sim._ready()
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     started = time.monotonic()
     with pytest.raises(ars.RunInterrupted):
         sim.prior(100)
-    assert 5.0 < time.monotonic() - started < 15.0  # 5 s for DONE, 3 s for QUIT
+    assert 5.0 < time.monotonic() - started < 40.0  # 5 s for DONE, 3 s for QUIT
     assert not sim.running
 
 
