@@ -16,21 +16,18 @@ import numpy.typing as npt
 
 from ars import _native as native
 from ars._native import RunFlag
-from ars.arguments import choice, command_words, integer, observed_arrays, seconds, seed_or_random
+from ars.arguments import choice, integer, observed_arrays, seed_or_random
 from ars.budget import Budget
 from ars.columns import Columns, Site
 from ars.distributions import Distribution
-from ars.errors import ArsError, BiasWarning, HostLostError, LaunchError, NetworkError, RunInterrupted
+from ars.errors import ArsError, BiasWarning, NetworkError, RunInterrupted
 from ars.failures import describe
 from ars.kept import KeptRun, fingerprint, kept_seed
-from ars.keys import read_keys
-from ars.limits import Limits
 from ars.posterior import Posterior, RunInfo, Traces
+from ars.processes import Processes
 from ars.progress import NoProgress, Progress, make_progress
 from ars.proposers import HandProposer, PriorProposer, Proposal
 from ars.recorder import Recorder
-from ars.remote import Announce, Listen, listen_at
-from ars.session import Session
 from ars.wire import RunConfig
 
 if TYPE_CHECKING:
@@ -48,15 +45,8 @@ InLoops = Literal["proposal", "prior"]
 OnFailure = Literal["raise", "zero", "skip"]
 
 _Result = TypeVar("_Result", bound=Traces)
-_LARGEST_WORKERS = 256  # ARS__MAX_WORKERS
-_WORKERS_PER_CORE = 8
-_WAITING_PER_CORE = 32  # where the controller is asked: a batch that it answers is about half of those that run
 _DEFAULT_BUDGET = Budget()
 _PROBE = 16  # traces that show which sites a simulator has
-
-
-def _workers(per_core: int) -> int:
-    return min(per_core * len(os.sched_getaffinity(0)), _LARGEST_WORKERS)
 
 
 @contextlib.contextmanager
@@ -86,10 +76,7 @@ def _described(proposals: Mapping[str, Proposal] | None, network: Network | None
     return {name: repr(p) if isinstance(p, Distribution) else "a function" for name, p in (proposals or {}).items()}
 
 
-# ---- a run -----------------------------------------------------------------------------------------------------------
-
-
-class Simulator:
+class Simulator(Processes):
     """An executable that is linked against libars, and its arguments.
 
     It is started at the first run, stays for the next ones, and ends with ``close``, with the ``with`` block, or at the
@@ -105,67 +92,6 @@ class Simulator:
     initialised simulator has, 0 for no limit (default: half of the machine's). max_restarts: how often in a row a
     simulator that is lost in the middle of a run is started again without a trace having finished in between.
     """
-
-    def __init__(
-        self,
-        command: Sequence[str] | str | os.PathLike[str],
-        workers: int | None = None,
-        *,
-        trace_timeout: float = 60.0,
-        try_timeout: float = 0.0,
-        max_tries: int = 10_000_000,
-        max_snapshots: int | None = None,
-        max_processes: int = 4096,
-        max_memory: int | None = None,
-        max_restarts: int = 3,
-        startup_timeout: float = 60.0,
-        env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        show_stdout: bool = False,
-    ) -> None:
-        self.command = command_words(command)
-        self.workers = None if workers is None else integer("workers", workers, 1, _LARGEST_WORKERS)
-        self.limits = Limits(trace_timeout, try_timeout, max_tries, max_snapshots, max_processes, max_memory)
-        self.max_restarts = integer("max_restarts", max_restarts, 0, 2**31)
-        self.startup_timeout = seconds("startup_timeout", startup_timeout, zero=False)
-        self.env = dict(env or {})
-        self.cwd = None if cwd is None else os.fspath(cwd)
-        self.show_stdout = bool(show_stdout)
-        self._listen: Listen | None = None
-        self._session: Session | None = None
-        self._busy = threading.Lock()
-
-    @classmethod
-    def listen(
-        cls,
-        endpoint: str,
-        key: str | os.PathLike[str] | None = None,
-        *,
-        insecure_loopback: bool = False,
-        startup_timeout: float = 60.0,
-        command: Sequence[str] | str | os.PathLike[str] | None = None,
-        announce: Announce | None = None,
-        **limits: Any,
-    ) -> Simulator:
-        """A simulator that is started elsewhere, by hand or by a batch system, and comes to us at tcp://ADDRESS:PORT.
-
-        key: the controller.key of a pair that ``ars keygen`` made. The simulator is started with
-        ``ARS_ENDPOINT=tcp://OUR_HOST:PORT ARS_KEY=simulator.key``; this call waits for it, at most startup_timeout
-        seconds. If it is lost, the run waits for another. limits: as of Simulator; the number of workers and the limits
-        on processes, snapshots and memory are set where it is started. insecure_loopback: no keys, for
-        tcp://127.0.0.1:PORT on a machine without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
-        command: what is started there, which we only name it by. announce: called, whenever we begin to wait, with the
-        address and the line to run there.
-        """
-        simulator = cls([endpoint] if command is None else command, startup_timeout=startup_timeout, **limits)
-        keys = None if key is None else read_keys(key)
-        listen = listen_at(endpoint, keys, insecure_loopback=insecure_loopback)
-        words = listen.command if command is None else simulator.command
-        simulator._listen = listen._replace(
-            command=tuple(words), settings=simulator._settings_elsewhere(), announce=announce
-        )
-        simulator._ready()
-        return simulator
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
@@ -471,29 +397,6 @@ class Simulator:
             observed=observed or {},
         )
 
-    def _all_workers(self) -> int | None:
-        """How many the family has; None if a variable says so."""
-        if self.workers is not None or "ARS_WORKERS" in {**os.environ, **self.env}:
-            return self.workers
-        return _workers(_WAITING_PER_CORE)
-
-    def _settings_elsewhere(self) -> dict[str, str]:
-        """The variables that say there what was asked for here. What is left to itself fits that machine, not ours."""
-        wanted = {} if self.workers is None else {"ARS_WORKERS": str(self.workers)}
-        asked = self.limits.environment({})
-        if self.limits.max_processes == Limits.max_processes:
-            del asked["ARS_MAX_PROCESSES"]
-        if self.limits.max_memory is None:
-            asked.pop("ARS_MAX_MEMORY", None)
-        return wanted | asked
-
-    def _most_workers(self, flags: RunFlag) -> int:
-        """How many of the workers a run uses; 0 for all. A process that waits for a proposal leaves its core to others,
-        and the more wait the larger are the batches."""
-        if self.workers is not None or self._listen is not None or not flags & RunFlag.PROPOSE_PRIOR:
-            return 0  # how many there are was chosen, or is right for the machine that the simulator is on
-        return _workers(_WORKERS_PER_CORE)
-
     def _run(
         self,
         config: RunConfig,
@@ -534,112 +437,3 @@ class Simulator:
                 stacklevel=3,
             )
         return found
-
-    def _work(
-        self,
-        config: RunConfig,
-        proposer: HandProposer | PriorProposer | NetworkProposer,
-        recorder: Recorder,
-        stop: threading.Event | None = None,
-    ) -> None:
-        """Runs until every trace is in. A simulator that is lost is started again and does what is missing."""
-        fruitless = 0
-        while True:
-            before = recorder.done
-            try:
-                missing = [] if recorder.stopped else recorder.missing()
-                session = self._ready(recorder.sites) if missing else None
-                for first, count in missing:
-                    assert session is not None
-                    part = config._replace(first_trace=first, n_traces=count)
-                    self._one_run(session, part, proposer, recorder, stop)
-                    if recorder.stopped or (stop is not None and stop.is_set()):
-                        break
-                return
-            except (HostLostError, LaunchError) as error:
-                fruitless = 1 if recorder.done > before else fruitless + 1
-                if fruitless > self.max_restarts or (isinstance(error, LaunchError) and not recorder.restarts):
-                    raise
-                recorder.lost(error)
-            except KeyboardInterrupt as interrupt:
-                if isinstance(interrupt, RunInterrupted):
-                    raise
-                raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
-
-    @staticmethod
-    def _one_run(
-        session: Session,
-        config: RunConfig,
-        proposer: HandProposer | PriorProposer | NetworkProposer,
-        recorder: Recorder,
-        stop: threading.Event | None,
-    ) -> None:
-        def take(columns: Columns) -> bool:
-            return recorder.take(columns, lambda: session.known_sites, session.stderr_text)
-
-        try:
-            done = session.run(config, proposer, take, stop)
-        finally:
-            recorder.sites = session.known_sites
-            recorder.count(session.summary)
-        if done.forks_refused:
-            _log.warning(
-                "the system refused %d forks, and the run went on with %d workers; raise the limit of processes "
-                "(max_processes, ulimit -u, pids.max) or give fewer workers",
-                done.forks_refused,
-                done.fewest_workers,
-            )
-
-    @contextlib.contextmanager
-    def _exclusively(self) -> Iterator[None]:
-        if not self._busy.acquire(blocking=False):
-            raise RuntimeError(
-                "this Simulator is in the middle of a run; use another Simulator for one at the same time"
-            )
-        try:
-            yield
-        finally:
-            self._busy.release()
-
-    # ---- the processes -----------------------------------------------------------------------------------------------
-
-    def _ready(self, sites: Sequence[Site] = ()) -> Session:
-        """The running family, started if there is none. ``sites``: what this run has met in an earlier one."""
-        if self._session is None or self._session.closed:
-            self._session = Session(
-                self.command,
-                workers=self._all_workers(),
-                env={**self.limits.environment({**os.environ, **self.env}), **self.env},
-                cwd=self.cwd,
-                startup_timeout=self.startup_timeout,
-                show_stdout=self.show_stdout,
-                sites=sites,
-                listen=self._listen,
-            )
-        return self._session
-
-    @property
-    def running(self) -> bool:
-        """Whether the simulator's processes are there."""
-        return self._session is not None and not self._session.closed
-
-    @property
-    def pid(self) -> int | None:
-        """The process that was started (ars-host, once the simulator has split), or None."""
-        return self._session.pid if self._session is not None and self.running else None
-
-    def close(self) -> None:
-        """Ends the simulator's processes. The next run starts new ones."""
-        if self._session is not None:
-            self._session.close()
-            self._session = None
-
-    def __enter__(self) -> Simulator:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        workers = "" if self.workers is None else f", workers={self.workers}"
-        return f"<Simulator {shlex.join(self.command)}{workers}, {'running' if self.running else 'not running'}>"
