@@ -108,7 +108,8 @@ static void barrier(int loops) {
             double x = ars_sample("x", ars_uniform(0, 1));
             if (ars_in_continuation()) {
                 atomic_fetch_add(arrived, 1);
-                while (atomic_load(arrived) < argument) usleep(2000);
+                while (atomic_load(arrived) < argument)
+                    usleep(50000); /* a thousand that look often leave no time to others */
             }
             if (x < 2) {
                 rs_end();
