@@ -44,7 +44,7 @@ def sources() -> list[Path]:
     return [
         *sorted((BRIDGE / "lib").glob("dist*.c")),
         BRIDGE / "lib" / "philox.c",
-        BRIDGE / "lib" / "wire.c",
+        *sorted((BRIDGE / "lib").glob("wire*.c")),
         *sorted((BRIDGE / "cffi").glob("*.c")),
     ]
 

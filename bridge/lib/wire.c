@@ -1,35 +1,5 @@
 /* wire.c: see wire_check.h. Fields are copied out with memcpy, because a frame may start at any address. */
-#include "wire_check.h"
-
-#include <float.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-static bool bad(ars__why *why, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static bool bad(ars__why *why, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(why->text, sizeof why->text, format, args);
-    va_end(args);
-    return false;
-}
-
-static double double_at(const unsigned char *bytes, size_t i) {
-    double x;
-    memcpy(&x, bytes + i * sizeof x, sizeof x);
-    return x;
-}
-
-static bool finite_number(double x) {
-    return x >= -DBL_MAX && x <= DBL_MAX;
-}
-
-/* A log density or ratio: -inf is an outcome, NaN and +inf are not. */
-static bool log_number(double x) {
-    return x <= DBL_MAX;
-}
+#include "wire_says.h"
 
 /* ---- header ------------------------------------------------------------------------------------------------------ */
 
@@ -53,8 +23,7 @@ bool ars__check_header(const void *frame, size_t size, struct ars_wire_header *h
 
 /* ---- distributions ----------------------------------------------------------------------------------------------- */
 
-/* How many parameters a kind has; -1: as many as it says. */
-static int parameters_of(unsigned kind) {
+int ars__parameters_of(unsigned kind) {
     static const int n[] = {
         [ARS_DIST_UNIFORM] = 2,     [ARS_DIST_NORMAL] = 2,   [ARS_DIST_BERNOULLI] = 1, [ARS_DIST_CATEGORICAL] = -1,
         [ARS_DIST_POISSON] = 1,     [ARS_DIST_BINOMIAL] = 2, [ARS_DIST_BETA] = 2,      [ARS_DIST_GAMMA] = 2,
@@ -86,7 +55,7 @@ static bool check_mixture(const unsigned char *at, uint32_t n, ars__why *why) {
             coded == ARS_DIST_CATEGORICAL)
             return bad(why, "component %u of a mixture has kind %g", c, coded);
         unsigned kind = (unsigned)coded;
-        uint32_t used = (uint32_t)parameters_of(kind);
+        uint32_t used = (uint32_t)ars__parameters_of(kind);
         if (!check_parameters(kind, at + 2 * sizeof(double), used, why)) return false;
         for (uint32_t i = used; i < 4; i++)
             if (double_at(at, 2 + i) != 0) return bad(why, "component %u of a mixture has a spare parameter not 0", c);
@@ -107,7 +76,7 @@ bool ars__check_dist(const void *bytes, size_t size, enum ars__dist_role role, s
     if (d.n > (size - sizeof d) / sizeof(double))
         return bad(why, "a distribution of %u numbers does not fit into %zu bytes", d.n, size);
     const unsigned char *at = (const unsigned char *)bytes + sizeof d;
-    int n = parameters_of(d.kind);
+    int n = ars__parameters_of(d.kind);
     if (n >= 0 && d.n != (uint32_t)n)
         return bad(why, "distribution kind %u takes %d numbers, not %u", (unsigned)d.kind, n, d.n);
     if (d.kind == ARS_DIST_CATEGORICAL && (d.n < 1 || d.n > ARS_WIRE_MAX_CATEGORIES))
@@ -119,10 +88,6 @@ bool ars__check_dist(const void *bytes, size_t size, enum ars__dist_role role, s
 }
 
 /* ---- items ------------------------------------------------------------------------------------------------------- */
-
-static bool is_site(ars__known_sites sites, uint32_t id, enum ars_site_kind kind) {
-    return id < sites.n && (!sites.kinds || sites.kinds[id] == kind);
-}
 
 static bool check_item_size(uint32_t item, size_t least, size_t size, ars__why *why) {
     if (item < least || item % 8 != 0 || item > ARS_WIRE_MAX_STEP)
@@ -356,222 +321,4 @@ bool ars__check_message(const void *frame, size_t size, ars__known_sites sites, 
     default:
         return bad(why, "message type %u has more than one frame", (unsigned)h.type);
     }
-}
-
-/* ---- traces ------------------------------------------------------------------------------------------------------ */
-
-bool ars__check_failure(const void *bytes, ars__known_sites sites, ars__why *why) {
-    struct ars_wire_failure f;
-    memcpy(&f, bytes, sizeof f);
-    if (f.kind < ARS_FAIL_CRASH || f.kind > ARS_FAIL_LAST) return bad(why, "unknown kind of failure %u", f.kind);
-    if (f.loop != ARS_NO_SITE && !is_site(sites, f.loop, ARS_SITE_LOOP))
-        return bad(why, "a failure in the loop %u, which is no loop site", f.loop);
-    if (f.site != ARS_NO_SITE && (f.site >= sites.n || is_site(sites, f.site, ARS_SITE_LOOP)))
-        return bad(why, "a failure at %u, which is no site of a value", f.site);
-    if (f.text[sizeof f.text - 1]) return bad(why, "a failure's text does not end");
-    return true;
-}
-
-static bool check_samples(const unsigned char *at, uint32_t n_samples, ars__known_sites sites, uint64_t *values,
-                          ars__why *why) {
-    for (uint32_t i = 0; i < n_samples; i++) {
-        struct ars_wire_sample s;
-        memcpy(&s, at + (size_t)i * sizeof s, sizeof s);
-        if (!is_site(sites, s.site, ARS_SITE_SAMPLE))
-            return bad(why, "sample %u is of %u, which is no sample site", i, s.site);
-        if (s.prior < ARS_DIST_UNIFORM || s.prior > ARS_DIST_TRUNCATED_NORMAL)
-            return bad(why, "sample %u has distribution kind %u", i, (unsigned)s.prior);
-        if (sites.dists && sites.dists[s.site] != s.prior)
-            return bad(why, "sample %u is not of the distribution that its site was announced with", i);
-        if (!finite_number(s.value) || !finite_number(s.log_q) || !log_number(s.log_p))
-            return bad(why, "sample %u has value %g, log p %g, log q %g", i, s.value, s.log_p, s.log_q);
-        int n = parameters_of(s.prior);
-        if (s.n_params && (n >= 0 ? s.n_params != n : s.n_params > ARS_WIRE_MAX_CATEGORIES))
-            return bad(why, "sample %u has %u parameters", i, (unsigned)s.n_params);
-        *values += s.n_params;
-    }
-    return true;
-}
-
-static int32_t loop_of(const unsigned char *samples, uint32_t i) {
-    struct ars_wire_sample s;
-    memcpy(&s, samples + (size_t)i * sizeof s, sizeof s);
-    return s.loop;
-}
-
-static bool check_loop_indices(const ars__trace_view *view, ars__why *why) {
-    for (uint32_t i = 0; i < view->trace.n_samples; i++) {
-        int32_t loop = loop_of(view->samples, i);
-        if (loop < -1 || (loop >= 0 && (uint32_t)loop >= view->trace.n_loops))
-            return bad(why, "sample %u is in loop %d of %u", i, loop, view->trace.n_loops);
-    }
-    return true;
-}
-
-static bool check_valued(const unsigned char *at, uint32_t n, ars__known_sites sites, enum ars_site_kind kind,
-                         uint64_t *values, ars__why *why) {
-    for (uint32_t i = 0; i < n; i++) {
-        struct ars_wire_values v;
-        memcpy(&v, at + (size_t)i * sizeof v, sizeof v);
-        if (!is_site(sites, v.site, kind))
-            return bad(why, "%s %u is of site %u, which is none", kind == ARS_SITE_OBSERVE ? "observe" : "result", i,
-                       v.site);
-        if (!log_number(v.log_p)) return bad(why, "item %u of site %u has log p %g", i, v.site, v.log_p);
-        *values += v.n;
-    }
-    return true;
-}
-
-static bool check_loops(const ars__trace_view *view, ars__known_sites sites, ars__why *why) {
-    for (uint32_t i = 0; i < view->trace.n_loops; i++) {
-        struct ars_wire_loop l;
-        memcpy(&l, view->loops + (size_t)i * sizeof l, sizeof l);
-        if (!is_site(sites, l.site, ARS_SITE_LOOP))
-            return bad(why, "loop %u is of %u, which is no loop site", i, l.site);
-        if (l.parent < -1 || (l.parent >= 0 && ((uint32_t)l.parent >= view->trace.n_loops || (uint32_t)l.parent == i)))
-            return bad(why, "loop %u has parent %d of %u", i, l.parent, view->trace.n_loops);
-        if (!log_number(l.log_ratio_rejected) || !(l.s_pq_sum >= 0))
-            return bad(why, "loop %u has log ratio %g and s_pq_sum %g", i, l.log_ratio_rejected, l.s_pq_sum);
-        if (l.tries == 0) return bad(why, "loop %u was accepted after 0 tries", i);
-        if (l.accepted_q > l.tries_q || l.runs_p > l.tries_p)
-            return bad(why, "loop %u accepted more tries than it made", i);
-    }
-    return true;
-}
-
-static struct ars_wire_try try_at(const unsigned char *tries, uint32_t i) {
-    struct ars_wire_try t;
-    memcpy(&t, tries + (size_t)i * sizeof t, sizeof t);
-    return t;
-}
-
-bool ars__count_rejected(const unsigned char *tries, uint32_t n, size_t room, uint32_t *n_rejected, ars__why *why) {
-    uint64_t total = 0;
-    for (uint32_t i = 0; i < n; i++) total += try_at(tries, i).n_samples;
-    if (total > room || total > UINT32_MAX)
-        return bad(why, "rejected tries have %llu samples, more than there are", (unsigned long long)total);
-    *n_rejected = (uint32_t)total;
-    return true;
-}
-
-static bool check_tries(const ars__trace_view *view, ars__known_sites sites, ars__why *why) {
-    uint32_t n = view->trace.n_tries, sample = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        struct ars_wire_try t = try_at(view->tries, i);
-        if (!is_site(sites, t.site, ARS_SITE_LOOP))
-            return bad(why, "rejected try %u is of %u, which is no loop site", i, t.site);
-        /* A try is over before the one around it, so a parent comes later: no cycles. */
-        if (t.parent < -1 || (t.parent >= 0 && ((uint32_t)t.parent <= i || (uint32_t)t.parent >= n)))
-            return bad(why, "rejected try %u has parent %d of %u", i, t.parent, n);
-        uint32_t has = t.parent < 0 ? view->trace.n_samples : try_at(view->tries, (uint32_t)t.parent).n_samples;
-        if (t.prefix > has) return bad(why, "rejected try %u comes after %u samples of %u", i, t.prefix, has);
-        if (t.recorded == 0 || t.rejected < t.recorded)
-            return bad(why, "rejected try %u is one of %u recorded of %llu", i, t.recorded,
-                       (unsigned long long)t.rejected);
-        for (uint32_t j = 0; j < t.n_samples; j++, sample++)
-            if (loop_of(view->rejected, sample) != (int32_t)i)
-                return bad(why, "rejected sample %u is of try %d, not %u", sample, loop_of(view->rejected, sample), i);
-    }
-    return true;
-}
-
-bool ars__check_trace(const ars__trace_view *view, ars__known_sites sites, ars__why *why) {
-    const struct ars_wire_trace *t = &view->trace;
-    if (t->failure > ARS_FAIL_LAST) return bad(why, "unknown kind of failure %u", t->failure);
-    if (t->failure) {
-        if (t->n_samples || t->n_observes || t->n_results || t->n_loops || t->n_values || t->n_tries)
-            return bad(why, "a failed trace has counts that are not 0");
-        return true;
-    }
-    if (!log_number(t->log_likelihood) || !log_number(t->log_ratio_accepted) || !log_number(t->log_ratio_all))
-        return bad(why, "a trace has log likelihood %g, log ratios %g and %g", t->log_likelihood, t->log_ratio_accepted,
-                   t->log_ratio_all);
-    uint64_t values = 0;
-    if (!check_samples(view->samples, t->n_samples, sites, &values, why)) return false;
-    if (!check_loop_indices(view, why)) return false;
-    if (t->n_tries) {
-        if (!check_samples(view->rejected, view->n_rejected, sites, &values, why)) return false;
-        if (!check_tries(view, sites, why)) return false;
-    }
-    if (!check_valued(view->observes, t->n_observes, sites, ARS_SITE_OBSERVE, &values, why)) return false;
-    if (!check_valued(view->results, t->n_results, sites, ARS_SITE_RESULT, &values, why)) return false;
-    if (!check_loops(view, sites, why)) return false;
-    if (values != t->n_values)
-        return bad(why, "a trace announces %u values and its items need %llu", t->n_values, (unsigned long long)values);
-    for (uint32_t i = 0; i < t->n_values; i++)
-        if (double_at(view->values, i) != double_at(view->values, i)) return bad(why, "value %u of a trace is NaN", i);
-    return true;
-}
-
-/* Moves *at over n items of `item` bytes, or says that the column is too short. */
-static bool take(ars__bytes column, size_t *at, uint32_t n, size_t item, const char *name, ars__why *why) {
-    if (n > (column.size - *at) / item) return bad(why, "the column of %s is too short for its traces", name);
-    *at += (size_t)n * item;
-    return true;
-}
-
-/* Trace i of a TRACES message, whose items begin at these bytes of the columns. */
-static bool view_at(const ars__bytes columns[ARS__COLUMNS], const size_t at[ARS__COLUMNS], uint32_t i,
-                    ars__trace_view *v, ars__why *why) {
-    const unsigned char *begin[ARS__COLUMNS];
-    for (int c = 0; c < ARS__COLUMNS; c++) begin[c] = (const unsigned char *)columns[c].data + at[c];
-    memcpy(&v->trace, (const unsigned char *)columns[0].data + (size_t)i * sizeof v->trace, sizeof v->trace);
-    v->samples = begin[ARS__COLUMN_SAMPLES];
-    v->observes = begin[ARS__COLUMN_OBSERVES];
-    v->results = begin[ARS__COLUMN_RESULTS];
-    v->loops = begin[ARS__COLUMN_LOOPS];
-    v->values = begin[ARS__COLUMN_VALUES];
-    v->tries = begin[ARS__COLUMN_TRIES];
-    v->rejected = begin[ARS__COLUMN_REJECTED];
-    size_t tries = (columns[ARS__COLUMN_TRIES].size - at[ARS__COLUMN_TRIES]) / sizeof(struct ars_wire_try);
-    if (v->trace.n_tries > tries) return bad(why, "the column of tries is too short for its traces");
-    size_t room = (columns[ARS__COLUMN_REJECTED].size - at[ARS__COLUMN_REJECTED]) / sizeof(struct ars_wire_sample);
-    return ars__count_rejected(v->tries, v->trace.n_tries, room, &v->n_rejected, why);
-}
-
-bool ars__check_traces(ars__bytes frame, const ars__bytes columns[ARS__COLUMNS], ars__known_sites sites,
-                       ars__why *why) {
-    static const char *const names[ARS__COLUMNS] = {"traces", "samples",  "observes", "results", "loops",
-                                                    "values", "failures", "tries",    "rejected"};
-    struct ars_wire_header h;
-    if (!ars__check_header(frame.data, frame.size, &h, why)) return false;
-    if (h.type != ARS_MSG_TRACES) return bad(why, "message type %u is not TRACES", (unsigned)h.type);
-    if (!h.count) return bad(why, "TRACES of 0 traces");
-    if (h.size != sizeof h) return bad(why, "TRACES' header frame has %u bytes", h.size);
-    if (columns[0].size / sizeof(struct ars_wire_trace) != h.count || columns[0].size % sizeof(struct ars_wire_trace))
-        return bad(why, "TRACES counts %u traces and has %zu bytes of them", h.count, columns[0].size);
-    size_t at[ARS__COLUMNS] = {0};
-    for (uint32_t i = 0; i < h.count; i++) {
-        ars__trace_view v;
-        if (!view_at(columns, at, i, &v, why)) return false;
-        const uint32_t n[ARS__COLUMNS] = {1,
-                                          v.trace.n_samples,
-                                          v.trace.n_observes,
-                                          v.trace.n_results,
-                                          v.trace.n_loops,
-                                          v.trace.n_values,
-                                          v.trace.failure != 0,
-                                          v.trace.n_tries,
-                                          v.n_rejected};
-        static const size_t item[ARS__COLUMNS] = {
-            sizeof(struct ars_wire_trace),   sizeof(struct ars_wire_sample), sizeof(struct ars_wire_values),
-            sizeof(struct ars_wire_values),  sizeof(struct ars_wire_loop),   sizeof(double),
-            sizeof(struct ars_wire_failure), sizeof(struct ars_wire_try),    sizeof(struct ars_wire_sample)};
-        size_t failure_at = at[ARS__COLUMN_FAILURES];
-        for (int c = 0; c < ARS__COLUMNS; c++)
-            if (!take(columns[c], &at[c], n[c], item[c], names[c], why)) return false;
-        if (!ars__check_trace(&v, sites, why)) return false;
-        if (v.trace.failure) {
-            struct ars_wire_failure f;
-            const unsigned char *bytes = (const unsigned char *)columns[ARS__COLUMN_FAILURES].data + failure_at;
-            if (!ars__check_failure(bytes, sites, why)) return false;
-            memcpy(&f, bytes, sizeof f);
-            if (f.trace != v.trace.trace || f.kind != v.trace.failure)
-                return bad(why, "a failure does not belong to its trace");
-        }
-    }
-    for (int c = 0; c < ARS__COLUMNS; c++)
-        if (at[c] != columns[c].size)
-            return bad(why, "%zu bytes too many in the column of %s", columns[c].size - at[c], names[c]);
-    return true;
 }

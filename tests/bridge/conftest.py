@@ -22,7 +22,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     family, host = where / "fake_family", Path(os.environ.get("ARS_HOST", where / "ars-host"))
     subprocess.run([*compiler, str(ROOT / "tests/bridge/fake_family.c"), "-o", str(family)], check=True)
     if not host.exists():
-        sources = [*sorted((ROOT / "bridge/host").glob("*.c")), ROOT / "bridge/lib/wire.c"]
+        sources = [*sorted((ROOT / "bridge/host").glob("*.c")), *sorted((ROOT / "bridge/lib").glob("wire*.c"))]
         subprocess.run([*compiler, *map(str, sources), "-o", str(host), "-lzmq", "-lpthread"], check=True)
     return family, host
 

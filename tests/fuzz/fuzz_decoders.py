@@ -76,13 +76,13 @@ class _Bytes(ctypes.Structure):
 
 
 class CChecks:
-    """bridge/lib/wire.c as a library of its own."""
+    """bridge/lib/wire*.c as a library of its own."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / "wire.so"
-        source = ROOT / "bridge" / "lib" / "wire.c"
+        sources = sorted((ROOT / "bridge" / "lib").glob("wire*.c"))
         compiler = os.environ.get("CC", "cc").split()
-        subprocess.run([*compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", source, "-o", path], check=True)
+        subprocess.run([*compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", *sources, "-o", path], check=True)
         library = ctypes.CDLL(str(path))
         self._message = library.ars__check_message
         self._message.argtypes = [ctypes.c_char_p, ctypes.c_size_t, _Sites, ctypes.c_char_p]
