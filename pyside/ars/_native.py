@@ -1,4 +1,4 @@
-"""The one module that touches ffi and lib: layouts, codes, densities and samplers of the C code.
+"""Layouts, codes, densities and samplers of the C code. Only this module and _kernels.py touch ffi and lib.
 
 Every number below comes from bridge/lib/wire.h through cffi. The names of the members are written out so that type
 checkers and readers see them; the tests compare them with the header.
@@ -205,22 +205,11 @@ def _call(function: Any, encoded: Encoded, *arguments: Any) -> None:
         raise ValueError(ffi.string(text).decode("utf-8", "replace"))
 
 
-def _doubles(array: npt.NDArray[np.float64], *, writable: bool = False) -> Any:
+def doubles(array: npt.NDArray[np.float64], *, writable: bool = False) -> Any:
+    """The array for C code."""
     if array.dtype != np.float64:
         raise TypeError(f"an array of {array.dtype} was given where the C code wants float64")
     return ffi.from_buffer("double[]", array, require_writable=writable)
-
-
-def _floats(array: npt.NDArray[np.float32], *, writable: bool = False) -> Any:
-    if array.dtype != np.float32:
-        raise TypeError(f"an array of {array.dtype} was given where the C code wants float32")
-    return ffi.from_buffer("float[]", array, require_writable=writable)
-
-
-def _floats_of(array: npt.NDArray[np.float32], shape: tuple[int, ...]) -> Any:
-    if array.shape != shape:
-        raise ValueError(f"an array of shape {array.shape} was given where the C code wants {shape}")
-    return _floats(array, writable=True)
 
 
 def _bytes(array: npt.NDArray[np.uint8]) -> Any:
@@ -239,28 +228,10 @@ def log_density(encoded: Encoded, x: npt.ArrayLike) -> npt.NDArray[np.float64]:
     _call(
         lib.ars__batch_log_density,
         encoded,
-        _doubles(values.reshape(-1)),
+        doubles(values.reshape(-1)),
         values.size,
-        _doubles(out.reshape(-1), writable=True),
+        doubles(out.reshape(-1), writable=True),
     )
-    return out
-
-
-def component_densities(
-    kind: DistKind, params: npt.NDArray[np.float64], x: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """The log density [n, k] of every x [n] under each component of its row, params [n, k, 4], all of one kind.
-
-    Parameters are not checked, and none is an error.
-    """
-    n, k, width = params.shape
-    if width != 4 or x.shape != (n,) or kind in (DistKind.CATEGORICAL, DistKind.MIXTURE, DistKind.PRIOR):
-        raise ValueError(
-            f"{params.shape} are not the parameters of {DistKind(kind).name} components for {x.shape} values"
-        )
-    out = np.empty((n, k))
-    params, x = np.ascontiguousarray(params), np.ascontiguousarray(x)
-    lib.ars__component_densities(int(kind), n, k, _doubles(params), _doubles(x), _doubles(out, writable=True))
     return out
 
 
@@ -272,7 +243,7 @@ def sample(encoded: Encoded, n: int, seed: int, trace: int = 0, stream: int = 0)
     if n < 0:
         raise ValueError(f"n is {n}, must not be negative")
     out = np.empty(n, dtype=np.float64)
-    _call(lib.ars__batch_sample, encoded, seed, trace, stream, n, _doubles(out, writable=True))
+    _call(lib.ars__batch_sample, encoded, seed, trace, stream, n, doubles(out, writable=True))
     return out
 
 
@@ -359,194 +330,6 @@ def encode_replies(
         proposals,
         ffi.from_buffer(out, require_writable=True),
     )
-
-
-# ---- what a proposal network needs besides matrix products -----------------------------------------------------------
-
-VALUE_FEATURES: Final[int] = lib.ARS__VALUE_FEATURES
-
-
-def value_features(
-    kind: npt.NDArray[np.int64], prior: npt.NDArray[np.float64], value: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float32]:
-    """[n, VALUE_FEATURES] of values [n] drawn from priors of these kinds [n] with these parameters [n, 4]."""
-    n = len(kind)
-    if prior.shape != (n, 4) or value.shape != (n,):
-        raise ValueError(f"kinds [{n}], priors {prior.shape} and values {value.shape} do not fit each other")
-    kind, prior, value = np.ascontiguousarray(kind, np.int64), np.ascontiguousarray(prior), np.ascontiguousarray(value)
-    out = np.empty((n, VALUE_FEATURES), np.float32)
-    lib.ars__value_features(
-        n,
-        ffi.from_buffer("int64_t[]", kind),
-        _doubles(prior),
-        _doubles(value),
-        _floats(out, writable=True),
-    )
-    return out
-
-
-class StepTables(NamedTuple):
-    """What lstm_cells reads: a row's gates are the sum of a row of each of three tables."""
-
-    product: npt.NDArray[np.float32]  # [n, 4 width]: row by row
-    recurrent: npt.NDArray[np.float32]  # [.., 4 width]: rows recurrent_row
-    recurrent_row: npt.NDArray[np.int64]  # [n]
-    added: npt.NDArray[np.float32]  # [.., 4 width]: rows added_row, or its one row
-    added_row: npt.NDArray[np.int64] | None  # [n]
-
-
-def lstm_cells(
-    tables: StepTables,
-    h: npt.NDArray[np.float32],
-    c: npt.NDArray[np.float32],
-    state_row: npt.NDArray[np.int64],
-    kept_row: npt.NDArray[np.int64],
-    out: npt.NDArray[np.float32],
-) -> None:
-    """One step of a layer from the states in rows state_row [n] of c [.., width]. The new h is written to out [n, width
-    or more], and of the first len(kept_row) rows h and c to those rows of h and c, which are nobody's state_row."""
-    product, recurrent, recurrent_row, added, added_row = tables
-    n, width = len(product), h.shape[1]
-    indices = [recurrent_row, state_row, *([] if added_row is None else [added_row])]
-    if not (
-        product.shape == (n, 4 * width)
-        and recurrent.shape[1:] == added.shape[1:] == (4 * width,)
-        and h.shape == c.shape
-        and all(index.shape == (n,) for index in indices)
-        and out.ndim == 2
-        and len(out) == n
-    ):
-        raise ValueError("the arrays of a step do not fit each other")
-    indices = [np.ascontiguousarray(index, np.int64) for index in (*indices, kept_row)]  # kept alive, for the pointers
-    rows = [ffi.from_buffer("int64_t[]", index) for index in indices]
-    step = ffi.new(
-        "struct ars__cells *",
-        {
-            "n": n,
-            "width": width,
-            "product": _floats(product),
-            "recurrent": _floats(recurrent),
-            "recurrent_row": rows[0],
-            "recurrent_rows": len(recurrent),
-            "added": _floats(added),
-            "added_row": ffi.NULL if added_row is None else rows[2],
-            "added_rows": len(added),
-            "h": _floats(h, writable=True),
-            "c": _floats(c, writable=True),
-            "state_row": rows[1],
-            "states": len(c),
-            "kept_row": rows[-1],
-            "n_kept": len(kept_row),
-            "out": _floats(out, writable=True),
-            "out_stride": out.shape[1],
-        },
-    )
-    if lib.ars__lstm_cells(step):
-        raise ValueError("a row of a step is not in its table")
-
-
-class Before(NamedTuple):
-    """Where the rows of a training step go on from."""
-
-    cells: npt.NDArray[np.float32]  # [.., width]
-    row: npt.NDArray[np.int64] | None  # of the cells, [n]; None: the first n
-
-
-def lstm_forward(
-    gates: npt.NDArray[np.float32],
-    before: Before | None,
-    cells: npt.NDArray[np.float32],
-    tanh_cells: npt.NDArray[np.float32],
-    hidden: npt.NDArray[np.float32],
-) -> None:
-    """A step of one layer. gates [n, 4 width] hold the sums that go into them, and get their functions; cells, their
-    tanh and the output, [n, width], are made. Without ``before`` it is the first step."""
-    step, kept = _training_step(gates, before, tanh_cells)
-    step.c, step.h = _floats_of(cells, tanh_cells.shape), _floats_of(hidden, tanh_cells.shape)
-    if lib.ars__cells_forward(step):
-        raise ValueError("a row of a step is not in its table")
-    del kept
-
-
-def lstm_backward(
-    gates: npt.NDArray[np.float32],
-    before: Before | None,
-    tanh_cells: npt.NDArray[np.float32],
-    d_hidden: npt.NDArray[np.float32],
-    d_cells: npt.NDArray[np.float32],
-    d_gates: npt.NDArray[np.float32],
-    d_before: npt.NDArray[np.float32] | None,
-) -> None:
-    """Derivatives by the sums, d_gates, from those by output and cells. Those by the cells before are added to
-    d_before, which is as large as before.cells."""
-    step, kept = _training_step(gates, before, tanh_cells)
-    step.d_h, step.d_c = _floats_of(d_hidden, tanh_cells.shape), _floats_of(d_cells, tanh_cells.shape)
-    step.d_gates = _floats_of(d_gates, gates.shape)
-    if before is not None:
-        if d_before is None:
-            raise ValueError("there are cells before, but no room for their derivatives")
-        step.d_before = _floats_of(d_before, before.cells.shape)
-    if lib.ars__cells_backward(step):
-        raise ValueError("a row of a step is not in its table")
-    del kept
-
-
-def _training_step(
-    gates: npt.NDArray[np.float32], before: Before | None, tanh_cells: npt.NDArray[np.float32]
-) -> tuple[Any, list[Any]]:
-    """What both have, and what must live until the call is over."""
-    n, width = tanh_cells.shape
-    step = ffi.new("struct ars__training_step *", {"n": n, "width": width})
-    step.gates, step.tanh_c = _floats_of(gates, (n, 4 * width)), _floats_of(tanh_cells, (n, width))
-    kept: list[Any] = []
-    if before is not None:
-        step.before, step.before_rows = _floats_of(before.cells, (len(before.cells), width)), len(before.cells)
-        if before.row is not None:
-            if before.row.shape != (n,):
-                raise ValueError(f"{before.row.shape} rows before for {n} rows")
-            kept.append(np.ascontiguousarray(before.row, np.int64))
-            step.before_row = ffi.from_buffer("int64_t[]", kept[0])
-    return step, kept
-
-
-def propose(
-    kind: DistKind,
-    components: int,
-    defensive: float,
-    raw: npt.NDArray[np.float32],
-    prior: npt.NDArray[np.float64],
-    probabilities: npt.NDArray[np.float64],
-    n_categories: npt.NDArray[np.int64],
-) -> list[bytes]:
-    """The proposals, encoded, that raw numbers [n, R] of a network mean for priors of one kind [n, 4]. Categorical ones
-    have probabilities [n, C], of which n_categories [n] count. A FloatingPointError means that there is a NaN."""
-    n, categories = len(raw), probabilities.shape[1]
-    head = ffi.new("struct ars__head *", (int(kind), components, defensive))
-    width = lib.ars__proposal_width(head, categories) + 1
-    shapes = (raw.ndim, prior.shape, probabilities.shape, n_categories.shape)
-    if shapes != (2, (n, 4), (n, categories), (n,)):
-        raise ValueError(f"{n} rows of raw numbers, and arrays of shapes {shapes[1:]}")
-    out, sizes = np.empty((n, width), np.uint64), np.empty(n, np.int64)
-    failed = lib.ars__propose_encoded(
-        head,
-        n,
-        _floats(raw),
-        raw.shape[1],
-        _doubles(prior),
-        _doubles(probabilities),
-        categories,
-        ffi.from_buffer("int64_t[]", n_categories),
-        ffi.from_buffer("uint64_t[]", out, require_writable=True),
-        width,
-        ffi.from_buffer("int64_t[]", sizes, require_writable=True),
-    )
-    if failed == -1:
-        raise FloatingPointError("a proposal has a parameter that is not a number")
-    if failed:
-        raise ValueError(f"{raw.shape[1]} raw numbers or {categories} categories are wrong for a {kind.name} prior")
-    whole = out.tobytes()
-    begins = range(0, len(whole), 8 * width) if n else ()
-    return [whole[begin : begin + size] for begin, size in zip(begins, sizes.tolist(), strict=True)]
 
 
 def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]:

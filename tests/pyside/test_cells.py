@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ars import _native
+from ars import _kernels as kernels
 
 
 def a_step(rng: np.random.Generator, n: int, width: int, states: int, kept: int) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def a_step(rng: np.random.Generator, n: int, width: int, states: int, kept: int)
 
     slots = rng.permutation(states)  # those that are written to are nobody's state
     return {
-        "tables": _native.StepTables(
+        "tables": kernels.StepTables(
             floats(n, 4 * width),
             floats(5, 4 * width),
             rng.integers(0, 5, n),
@@ -37,7 +37,7 @@ def test_lstm_cells_are_what_the_formulas_say(width: int, one_added: bool) -> No
     step = a_step(np.random.default_rng(width), 6, width, 11, 4)
     tables = step["tables"] = step["tables"]._replace(**({"added_row": None} if one_added else {}))
     before = {name: step[name].copy() for name in ("h", "c")}
-    _native.lstm_cells(**step)
+    kernels.lstm_cells(**step)
     added = tables.added[np.zeros(6, int) if one_added else tables.added_row]
     gates = tables.product.astype(np.float64) + tables.recurrent[tables.recurrent_row] + added
     i, f, g, o = np.split(gates, 4, axis=1)
@@ -59,9 +59,9 @@ def test_lstm_cells_of_extreme_gates() -> None:
     step = a_step(np.random.default_rng(1), 3, width, 4, 3)
     zero = np.zeros((1, 4 * width), np.float32)
     product = np.repeat(np.array([[1e30], [-1e30], [np.nan]], np.float32), 4 * width, axis=1)
-    step["tables"] = _native.StepTables(product, zero, np.zeros(3, np.int64), zero, None)
+    step["tables"] = kernels.StepTables(product, zero, np.zeros(3, np.int64), zero, None)
     step["c"][:] = 0.5
-    _native.lstm_cells(**step)
+    kernels.lstm_cells(**step)
     np.testing.assert_allclose(step["out"][0, :width], np.tanh(1.5), rtol=1e-6)
     np.testing.assert_allclose(step["out"][1, :width], 0.0, atol=1e-30)
     assert np.isnan(step["out"][2, :width]).all()
@@ -71,19 +71,19 @@ def test_a_row_of_lstm_cells_does_not_depend_on_the_others() -> None:
     whole = a_step(np.random.default_rng(2), 40, 21, 50, 0)
     alone = {**whole, "out": whole["out"][:1].copy(), "state_row": whole["state_row"][5:6]}
     t = whole["tables"]
-    alone["tables"] = _native.StepTables(t.product[5:6], t.recurrent, t.recurrent_row[5:6], t.added, t.added_row[5:6])
-    _native.lstm_cells(**whole)
-    _native.lstm_cells(**alone)
+    alone["tables"] = kernels.StepTables(t.product[5:6], t.recurrent, t.recurrent_row[5:6], t.added, t.added_row[5:6])
+    kernels.lstm_cells(**whole)
+    kernels.lstm_cells(**alone)
     assert whole["out"][5].tobytes() == alone["out"][0].tobytes()
 
 
 def test_lstm_cells_refuse_what_does_not_fit() -> None:
     def refused(error: type[Exception], match: str, **changed: Any) -> None:
         step = a_step(np.random.default_rng(3), 6, 8, 11, 4)
-        tables = {name: changed.pop(name) for name in list(changed) if name in _native.StepTables._fields}
+        tables = {name: changed.pop(name) for name in list(changed) if name in kernels.StepTables._fields}
         before = {name: step[name].copy() for name in ("h", "c", "out")}
         with pytest.raises(error, match=match):
-            _native.lstm_cells(**{**step, "tables": step["tables"]._replace(**tables), **changed})
+            kernels.lstm_cells(**{**step, "tables": step["tables"]._replace(**tables), **changed})
         for name, was in before.items():
             np.testing.assert_array_equal(step[name], was)
 
@@ -108,27 +108,27 @@ def test_training_steps_refuse_what_does_not_fit() -> None:
     def floats(*shape: int) -> np.ndarray:
         return np.ones(shape, np.float32)
 
-    gates, own, before = floats(3, 20), floats(3, 5), _native.Before(floats(4, 5), None)
+    gates, own, before = floats(3, 20), floats(3, 5), kernels.Before(floats(4, 5), None)
     made = [floats(3, 5) for _ in range(3)]
-    _native.lstm_forward(gates, before, *made)
+    kernels.lstm_forward(gates, before, *made)
     for row in (-1, 4):
         with pytest.raises(ValueError, match="not in its table"):
-            _native.lstm_forward(gates, before._replace(row=np.array([0, 1, row])), *made)
+            kernels.lstm_forward(gates, before._replace(row=np.array([0, 1, row])), *made)
         with pytest.raises(ValueError, match="not in its table"):
-            _native.lstm_backward(
+            kernels.lstm_backward(
                 gates, before._replace(row=np.array([row, 1, 2])), own, own, own, floats(3, 20), floats(4, 5)
             )
     with pytest.raises(ValueError, match="not in its table"):
-        _native.lstm_forward(gates, _native.Before(floats(2, 5), None), *made)
+        kernels.lstm_forward(gates, kernels.Before(floats(2, 5), None), *made)
     with pytest.raises(ValueError, match="rows before for 3 rows"):
-        _native.lstm_forward(gates, before._replace(row=np.array([0, 1])), *made)
+        kernels.lstm_forward(gates, before._replace(row=np.array([0, 1])), *made)
     with pytest.raises(ValueError, match=r"\(3, 19\).*\(3, 20\)"):
-        _native.lstm_forward(floats(3, 19), before, *made)
+        kernels.lstm_forward(floats(3, 19), before, *made)
     with pytest.raises(ValueError, match=r"\(2, 5\).*\(3, 5\)"):
-        _native.lstm_forward(gates, before, floats(2, 5), *made[1:])
+        kernels.lstm_forward(gates, before, floats(2, 5), *made[1:])
     with pytest.raises(ValueError, match=r"\(3, 5\).*\(4, 5\)"):
-        _native.lstm_backward(gates, before, own, own, own, floats(3, 20), floats(3, 5))
+        kernels.lstm_backward(gates, before, own, own, own, floats(3, 20), floats(3, 5))
     with pytest.raises(ValueError, match="no room for their derivatives"):
-        _native.lstm_backward(gates, before, own, own, own, floats(3, 20), None)
+        kernels.lstm_backward(gates, before, own, own, own, floats(3, 20), None)
     with pytest.raises(TypeError, match="float64"):
-        _native.lstm_forward(gates.astype(np.float64), before, *made)
+        kernels.lstm_forward(gates.astype(np.float64), before, *made)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
+from ars import _kernels as kernels
 from ars import _native
 from ars._native import DistKind
 from ars.distributions import covers, decode
@@ -199,16 +200,16 @@ def test_densities_of_many_components_are_those_of_each() -> None:
     params = np.zeros((5, 3, 4))
     params[..., :2] = rng.uniform(0.5, 4, (5, 3, 2))
     x = rng.uniform(0.05, 0.95, 5)
-    found = _native.component_densities(DistKind.BETA, params[:, ::2], x)
+    found = kernels.component_densities(DistKind.BETA, params[:, ::2], x)
     assert found == pytest.approx(stats.beta.logpdf(x[:, None], params[:, ::2, 0], params[:, ::2, 1]), rel=1e-12)
-    assert _native.component_densities(DistKind.BETA, params[:0], x[:0]).shape == (0, 3)
-    assert _native.component_densities(DistKind.BETA, params[:, :0], x).shape == (5, 0)
+    assert kernels.component_densities(DistKind.BETA, params[:0], x[:0]).shape == (0, 3)
+    assert kernels.component_densities(DistKind.BETA, params[:, :0], x).shape == (5, 0)
     with pytest.raises(ValueError, match="MIXTURE components"):
-        _native.component_densities(DistKind.MIXTURE, params, x)
+        kernels.component_densities(DistKind.MIXTURE, params, x)
     with pytest.raises(ValueError, match="are not the parameters of BETA components"):
-        _native.component_densities(DistKind.BETA, params, x[:2])
+        kernels.component_densities(DistKind.BETA, params, x[:2])
     with pytest.raises(TypeError, match="float32"):
-        _native.component_densities(DistKind.BETA, params, x.astype(np.float32))  # type: ignore[arg-type]
+        kernels.component_densities(DistKind.BETA, params, x.astype(np.float32))  # type: ignore[arg-type]
 
 
 POSITIVE = {DistKind.GAMMA, DistKind.EXPONENTIAL, DistKind.WEIBULL, DistKind.LOGNORMAL}
@@ -385,7 +386,7 @@ def test_the_c_code_makes_the_same_proposals(case: Case, components: int) -> Non
     expected = proposal.doubles().numpy()
     probabilities = np.zeros((ROWS, 0)) if categories is None else np.ascontiguousarray(categories.numpy())
     widths = np.full(ROWS, probabilities.shape[1])
-    found = _native.propose(
+    found = kernels.propose(
         case.kind, components, settings.defensive, raw.numpy(), prior.numpy(), probabilities, widths
     )
     for row, encoded in enumerate(found):
@@ -398,16 +399,16 @@ def test_the_c_code_makes_the_same_proposals(case: Case, components: int) -> Non
 def test_the_c_code_wants_what_fits_its_head() -> None:
     raw, prior, none, widths = np.zeros((2, 30), np.float32), np.ones((2, 4)), np.zeros((2, 0)), np.zeros(2, np.int64)
     with pytest.raises(ValueError, match="30 raw numbers or 0 categories are wrong for a POISSON prior"):
-        _native.propose(DistKind.POISSON, 10, 0.01, raw, prior, none, widths)
+        kernels.propose(DistKind.POISSON, 10, 0.01, raw, prior, none, widths)
     with pytest.raises(ValueError, match="wrong for a CATEGORICAL prior"):
-        _native.propose(DistKind.CATEGORICAL, 10, 0.01, raw, prior, np.ones((2, 3)) / 3, np.array([3, 4]))
+        kernels.propose(DistKind.CATEGORICAL, 10, 0.01, raw, prior, np.ones((2, 3)) / 3, np.array([3, 4]))
     with pytest.raises(ValueError, match="wrong for a NORMAL prior"):
-        _native.propose(DistKind.NORMAL, 64, 0.01, np.zeros((2, 192), np.float32), prior, none, widths)
+        kernels.propose(DistKind.NORMAL, 64, 0.01, np.zeros((2, 192), np.float32), prior, none, widths)
     with pytest.raises(ValueError, match="2 rows of raw numbers"):
-        _native.propose(DistKind.NORMAL, 10, 0.01, raw, prior[:1], none, widths)
+        kernels.propose(DistKind.NORMAL, 10, 0.01, raw, prior[:1], none, widths)
     raw[1, 3] = np.nan
     with pytest.raises(FloatingPointError):
-        _native.propose(DistKind.NORMAL, 10, 0.01, raw, prior, none, widths)
+        kernels.propose(DistKind.NORMAL, 10, 0.01, raw, prior, none, widths)
 
 
 @each
@@ -417,6 +418,6 @@ def test_the_c_code_sees_the_same_features(case: Case) -> None:
     kind[-1] = 0  # no value
     prior, _ = prior_tensors(case, len(drawn))
     expected = value_features(kind, [case.kind], prior, torch.from_numpy(drawn)).numpy()
-    found = _native.value_features(kind.numpy(), prior.numpy(), drawn)
-    assert found.shape == (len(drawn), _native.VALUE_FEATURES)
+    found = kernels.value_features(kind.numpy(), prior.numpy(), drawn)
+    assert found.shape == (len(drawn), kernels.VALUE_FEATURES)
     assert found == pytest.approx(expected, rel=1e-5, abs=2e-6)

@@ -10,7 +10,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ars._native import VALUE_FEATURES, DistKind
+from ars._kernels import VALUE_FEATURES
+from ars._native import DistKind
 from ars.network.heads import truncated_quantile
 
 __all__ = ["value_features"]

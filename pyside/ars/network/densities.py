@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ars import _native as native
+from ars import _kernels as kernels
 from ars._native import DistKind
 
 __all__ = ["log_density"]
@@ -49,7 +49,7 @@ class _LogDensity(torch.autograd.Function):
 
 
 def _value(kind: DistKind, params: Tensor, x: Tensor) -> Tensor:
-    found = native.component_densities(kind, params.detach().cpu().numpy(), x.detach().cpu().numpy())
+    found = kernels.component_densities(kind, params.detach().cpu().numpy(), x.detach().cpu().numpy())
     return torch.from_numpy(found).to(params.device)
 
 

@@ -12,8 +12,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from ars import _native as native
-from ars._native import VALUE_FEATURES
+from ars import _kernels as kernels
+from ars._kernels import VALUE_FEATURES
 
 __all__ = ["INSTANCE_FEATURES", "PRIOR_FEATURES", "VALUE_FEATURES", "instance_features", "prior_features",
            "value_features"]  # fmt: skip
@@ -26,7 +26,7 @@ INSTANCE_FEATURES: Final = 2 + 2 * len(_PERIODS)
 def value_features(kind: Tensor, prior: Tensor, value: Tensor) -> Tensor:
     """Features [n, VALUE_FEATURES] of values [n] drawn from priors of these kinds; 0 for kind 0, no value."""
     columns = (kind, prior.to(torch.float64), value.to(torch.float64))
-    found = native.value_features(*(column.cpu().numpy() for column in columns))
+    found = kernels.value_features(*(column.cpu().numpy() for column in columns))
     return torch.from_numpy(found).to(value.device)
 
 

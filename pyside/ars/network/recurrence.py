@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
-from ars import _native as native
+from ars import _kernels as kernels
 
 __all__ = ["run_lstm", "run_lstm_on_trees"]
 
@@ -43,10 +43,10 @@ def _steps(levels: Sequence[int], previous: Tensor | None) -> Iterator[_Step]:
         low, before = low + size, low
 
 
-def _cells_before(cells: npt.NDArray[np.float32], before: slice | Tensor | None) -> native.Before | None:
+def _cells_before(cells: npt.NDArray[np.float32], before: slice | Tensor | None) -> kernels.Before | None:
     if before is None:
         return None
-    return native.Before(cells[before], None) if isinstance(before, slice) else native.Before(cells, before.numpy())
+    return kernels.Before(cells[before], None) if isinstance(before, slice) else kernels.Before(cells, before.numpy())
 
 
 class _Layer(torch.autograd.Function):
@@ -62,7 +62,7 @@ class _Layer(torch.autograd.Function):
         for rows, before in _steps(levels, previous):
             if before is not None:
                 gates[rows].addmm_(hidden[before], w_hh.t())
-            native.lstm_forward(g[rows], _cells_before(c, before), c[rows], t[rows], h[rows])
+            kernels.lstm_forward(g[rows], _cells_before(c, before), c[rows], t[rows], h[rows])
         ctx.save_for_backward(w_hh, gates, cells, tanh_cells, hidden, previous)
         ctx.levels = levels
         return hidden
@@ -77,7 +77,7 @@ class _Layer(torch.autograd.Function):
         d_h, d_c, d_g = d_hidden.numpy(), d_cells.numpy(), d_gates.numpy()
         for rows, before in reversed(list(_steps(ctx.levels, previous))):
             d_before = d_c[before] if isinstance(before, slice) else d_c
-            native.lstm_backward(g[rows], _cells_before(c, before), t[rows], d_h[rows], d_c[rows], d_g[rows], d_before)
+            kernels.lstm_backward(g[rows], _cells_before(c, before), t[rows], d_h[rows], d_c[rows], d_g[rows], d_before)
             if isinstance(before, slice):
                 d_hidden[before].addmm_(d_gates[rows], w_hh)
             elif before is not None:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
-from ars import _native as native
+from ars import _kernels as kernels
 from ars._native import DistKind
 from ars.errors import ProposalError
 from ars.network import features
@@ -120,7 +120,7 @@ class ServingNetwork:
 
     def _split_lstm(self, network: ProposalNetwork) -> None:
         """tanh(x) is 2 sigmoid(2x) - 1, so with the cell gate's weights doubled one sigmoid serves all four gates: as
-        native.lstm_cells wants them."""
+        kernels.lstm_cells wants them."""
         h = self.width
         inputs, recurrent, biases = [], [], []
         for w_ih, w_hh, b_ih, b_hh in network.lstm.all_weights:
@@ -190,7 +190,7 @@ class ServingNetwork:
 
     def value(self, previous: Previous) -> Tensor:
         """What a step sees of the values drawn before, [n, V]."""
-        seen = torch.from_numpy(native.value_features(previous.kind, previous.prior, previous.value))
+        seen = torch.from_numpy(kernels.value_features(previous.kind, previous.prior, previous.value))
         first = self._value_site.index_select(0, _index(previous.site + 1))
         categories = len(self._categories) - 1
         if categories:
@@ -214,9 +214,9 @@ class ServingNetwork:
                 product, added, added_row = torch.mm(h, weight), bias, None
             else:
                 product, added, added_row = torch.mm(value, self._value_gates), self._questions.gates, questions
-            tables = native.StepTables(product.numpy(), recurrent[layer], row, added.numpy(), added_row)
+            tables = kernels.StepTables(product.numpy(), recurrent[layer], row, added.numpy(), added_row)
             new = seen if layer == self.depth - 1 else h
-            native.lstm_cells(tables, *pool.layer(layer), slots, to, new.numpy())
+            kernels.lstm_cells(tables, *pool.layer(layer), slots, to, new.numpy())
         return seen
 
     def propose(self, seen: Tensor, questions: Integers, n: int) -> list[bytes]:
@@ -244,7 +244,7 @@ class ServingNetwork:
     def _encode(self, kind: DistKind, raw: npt.NDArray[np.float32], questions: Integers) -> list[bytes]:
         table = self._questions
         try:
-            return native.propose(
+            return kernels.propose(
                 kind,
                 self._settings.components,
                 self._settings.defensive,
