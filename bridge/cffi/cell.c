@@ -20,6 +20,7 @@
 enum { LANES = 8 };
 typedef float floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+typedef uint32_t words __attribute__((vector_size(4 * LANES)));
 
 /* The first m of a piece; the others are 0, and nobody looks at them. */
 INLINE floats load(const float *from, size_t m) {
@@ -36,7 +37,7 @@ INLINE floats choose(ints where, floats a, floats b) {
     return (floats)((where & (ints)a) | (~where & (ints)b));
 }
 
-/* exp(x) = 2^k exp(r), |r| <= log(2) / 2, with a polynomial of degree 6 for exp(r): to 3e-9, and then to rounding. A NaN
+/* exp(x) = 2^k exp(r), |r| <= log(2) / 2, with a polynomial of degree 6 for exp(r): to 4e-9, and then to rounding. A NaN
  * stays one; beyond +-87 it is that of +-87. */
 INLINE floats exponential(floats x) {
     const floats zero = {0}, most = zero + 87.0f;
@@ -44,7 +45,7 @@ INLINE floats exponential(floats x) {
     x = choose(x < -most, -most, x);
     x = choose(x > most, most, x);
     floats shifted = x * 1.44269504f + to_integer;
-    ints k = (ints)shifted;
+    words k = (words)shifted;
     floats whole = shifted - to_integer;
     floats r = x - whole * 0x1.62e4p-1f; /* log 2, the first bits, so that the product is exact */
     r -= whole * 1.42860677e-6f;         /* and the rest of it */
@@ -53,7 +54,7 @@ INLINE floats exponential(floats x) {
     p = p * r + 1.6666521e-1f;
     p = p * r + 4.9999993e-1f;
     p = p * r * r + r + 1.0f;
-    return p * (floats)((k + 127) << 23);
+    return p * (floats)((k + 127u) << 23);
 }
 
 INLINE floats sigmoid(floats x) {

@@ -126,8 +126,9 @@ static bool choose(struct host *host, uint32_t w) {
     if (fresh) return true;
     for (uint32_t other = 0; other < run->use_workers; other++) {
         enum worker_state state = host->workers[other].state;
+        bool new_one_is_there = state == WORKER_ALIVE && !host->workers[other].order_number;
         bool new_one_comes = state == WORKER_SPAWNING || state == WORKER_DYING || state == WORKER_NONE;
-        if (new_one_comes) return false;
+        if (new_one_is_there || new_one_comes) return false;
     }
     ars__family_kill(host, w); /* then one comes in its place */
     return false;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import shlex
 import threading
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from ars.network.shards import Recording
 
 __all__ = ["InLoops", "OnFailure", "Simulator"]
-
-_log = logging.getLogger("ars.session")
 
 InLoops = Literal["proposal", "prior"]
 OnFailure = Literal["raise", "zero", "skip"]

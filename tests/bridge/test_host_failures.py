@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import struct
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from fake_controller import (
@@ -137,7 +139,7 @@ def test_a_bad_question_costs_one_trace(launch: Launch) -> None:
 
 def test_failures_of_snapshots(launch: Launch) -> None:
     c = launch(plan="2=snapfail,5=snapdie")
-    c.greet()
+    zygote = struct.unpack_from("<I", c.greet(), 36)[0]
     c.send(g.run(n=12, flags=g.ESTIMATE))
     c.follow(reply_all)
     assert sorted(c.traces) == list(range(12))
@@ -145,6 +147,7 @@ def test_failures_of_snapshots(launch: Launch) -> None:
     assert c.traces[2].text == "a NaN in a continuation"
     # Both workers may have nothing to do but trace 5, which is for a new process: one of them makes room, not both.
     assert c.done[8] <= 3, "the workers lived on, but for one that made room for a new one to run trace 5 again"
+    assert len(Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()) == 2
     assert c.done[10] == 1
 
 

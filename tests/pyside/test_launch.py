@@ -75,7 +75,7 @@ def test_a_program_without_libars_that_ends() -> None:
         Simulator(["sh", "-c", "kill -9 $$"]).prior(1)
 
 
-def test_a_program_without_libars_that_goes_on_is_found_within_5_seconds() -> None:
+def test_a_program_without_libars_that_goes_on_is_found_after_4_5_seconds() -> None:
     started = time.monotonic()
     with pytest.raises(LaunchError, match=r"no sign of libars within 4\.5 s.*probably not linked against libars"):
         Simulator(["sleep", "3600"]).prior(1)
@@ -118,7 +118,8 @@ def test_the_host_program_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def _environment(family: Family) -> dict[str, str]:
     raw = Path(f"/proc/{family.process.pid}/environ").read_bytes().split(b"\0")
-    while raw == [b""]:  # for a moment, in the middle of exec
+    end = time.monotonic() + 20
+    while raw == [b""] and time.monotonic() < end:  # for a moment, in the middle of exec
         raw = Path(f"/proc/{family.process.pid}/environ").read_bytes().split(b"\0")
     return dict(line.decode().split("=", 1) for line in raw if line)
 

@@ -228,8 +228,28 @@ def test_answers_that_do_not_depend_on_the_trace_are_remembered_while_there_is_r
     assert not set(replies.state[2:5].tolist()) & set(replies.state[7:].tolist())
     assert proposer.pool.live == 19 + 6
     assert list(replies.proposals[:5]) == list(replies.proposals[5:])
+    # What was copied for the other trace is the state that goes with the question.
+    then: list[Row] = [
+        (trace, int(state), normal, 7, [(count, k, 2.0)])
+        for state, (trace, _, _, k, _) in zip(replies.state, rows, strict=True)
+    ]
+    followed = ask(proposer, *then).proposals
+    assert list(followed[:5]) == list(followed[5:])
+    assert len(set(followed[:5])) == 5
     proposer.end_trace(np.arange(52, dtype=np.uint64))
     assert proposer.pool.live == 0
+
+
+def test_states_are_copied_after_the_pool_has_grown(network: ProposalNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ars.network.proposer._REMEMBERED", 1)
+    proposer = NetworkProposer(network, OBSERVED)
+    before = proposer.pool.capacity
+    coin, count = 3, 4
+    start = int(ask(proposer, (0, 0, coin, 0, [])).state[0])
+    ask(proposer, *((1, start, count, k, [(coin, 0, 1.0)]) for k in range(before + 1)))
+    assert proposer.pool.capacity > before
+    one, other = ask(proposer, *((trace, start, count, 5000, [(coin, 0, 1.0)]) for trace in (5, 6))).state.tolist()
+    assert one != other
 
 
 def test_an_answer_does_not_depend_on_what_else_waits(network: ProposalNetwork) -> None:

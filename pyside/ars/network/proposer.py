@@ -11,7 +11,6 @@ answered once: those of one batch, and in the whole run those that do not depend
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -99,13 +98,16 @@ class _Answers(NamedTuple):
     def take(self, rows: Sequence[int]) -> _Answers:
         return _Answers(self.state[rows], self.owner[rows], self.flags[rows], [self.proposals[row] for row in rows])
 
-    def and_also(self, other: _Answers) -> _Answers:
-        return _Answers(
-            np.append(self.state, other.state),
-            np.append(self.owner, other.owner),
-            np.append(self.flags, other.flags),
-            [*self.proposals, *other.proposals],
-        )
+
+def _together(answers: Sequence[_Answers]) -> _Answers:
+    if len(answers) == 1:
+        return answers[0]
+    return _Answers(
+        np.concatenate([some.state for some in answers]),
+        np.concatenate([some.owner for some in answers]),
+        np.concatenate([some.flags for some in answers]),
+        [proposal for some in answers for proposal in some.proposals],
+    )
 
 
 class NetworkProposer:
@@ -185,6 +187,7 @@ class NetworkProposer:
 
     # ---- the protocol ------------------------------------------------------------------------------------------------
 
+    @torch.inference_mode()
     def step(self, batch: StepBatch, sites: SiteTable) -> Replies:
         self._know(sites)
         slots = self.pool.slots(batch.state, batch.trace)
@@ -197,9 +200,8 @@ class NetworkProposer:
         if asked:
             self.answered += len(asked)
             rows = np.fromiter(asked.values(), np.int64, len(asked))
-            with torch.inference_mode():
-                answers.insert(0, self._answer(batch, slots, list(asked), rows))
-        found = functools.reduce(_Answers.and_also, answers)
+            answers.insert(0, self._answer(batch, slots, list(asked), rows))
+        found = _together(answers)
         if len(asked) < len(questions):
             place = {question: i for i, question in enumerate([*asked, *known])}
             found = found.take([place[question] for question in questions])

@@ -56,6 +56,7 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, w_hh: Tensor, levels: tuple[int, ...], previous: Tensor | None) -> Tensor:
         gates = inputs.detach()
+        torch.autograd.graph.increment_version(inputs)  # of what C writes torch knows nothing
         cells = gates.new_empty((len(gates), w_hh.shape[1]))
         tanh_cells, hidden = torch.empty_like(cells), torch.empty_like(cells)
         g, c, t, h = (tensor.numpy() for tensor in (gates, cells, tanh_cells, hidden))

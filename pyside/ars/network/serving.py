@@ -285,13 +285,13 @@ class _Questions:
     def missing(self, keys: Sequence[bytes]) -> Integers:
         """The places of new keys, each once. There is room for them."""
         places = dict(zip(keys, range(len(keys)), strict=True))
-        new = places.keys() - self._rows.keys()
+        new = [key for key in places if key not in self._rows]
         if len(self._rows) + len(new) > len(self.kind):
             self._rows.clear()
-            new = places.keys() - self._rows.keys()
+            new = list(places)
             if len(new) > len(self.kind):
                 self._allocate(2 * len(new), self.gates.shape[1], self.hidden.shape[1], self.categories.shape[1])
-        return np.array(sorted(places[key] for key in new), np.int64)
+        return np.array([places[key] for key in new], np.int64)
 
     def add(self, keys: Sequence[bytes], asked: Asked, kind: Integers) -> Integers:
         """Rows for keys that are missing."""
