@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ars.bench import draws, fork, infer, peer, sites, stages, train
+from ars.bench import draws, fork, infer, machine, peer, sites, stages, train
 from ars.bench.compare import compare
-from ars.bench.document import BEGIN, END, replace_tables
+from ars.bench.document import BEGIN, END, markdown, replace_tables
 from ars.bench.measure import Effort, find_simulator
 from ars.bench.results import BenchError, Measurement, Report, load, measurement, number, table
 from ars.cli import main
@@ -269,10 +269,30 @@ def test_the_command(directory: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(words) == 0
     assert "Marsaglia event" in capsys.readouterr().out
     assert load(out).options["size"] == "smallest"
+    assert 0.0 <= load(out).machine["stolen"] <= 1.0
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text and "| what |" in text
     with pytest.raises(BenchError, match="no place for tables"):
         replace_tables(out, load(out))
+
+
+def test_what_a_hypervisor_takes_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  100 0 50 800 10 5 5 30 7 7\ncpu0 1 2 3\n")
+    before = machine.cpu_ticks(stat)
+    assert before == (1000, 30)
+    stat.write_text("cpu  150 0 50 850 10 5 5 130 7 7\n")
+    after = machine.cpu_ticks(stat)
+    assert after.stolen_since(before) == 0.5
+    assert before.stolen_since(before) == 0.0
+    ticks = iter([before, after])
+    monkeypatch.setattr(machine, "cpu_ticks", lambda: next(ticks))
+    monkeypatch.setattr("ars.cli.bench._measure", lambda *_: None)
+    assert main(["bench", "draws", "--out", str(tmp_path / "out.json")]) == 0
+    assert "gave 50% of this machine's time to others" in capsys.readouterr().err
+    assert "the hypervisor gave 50% of the time to others" in markdown(load(tmp_path / "out.json"))
 
 
 def test_plots(tmp_path: Path) -> None:

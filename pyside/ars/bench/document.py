@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ars.bench.results import BenchError, Report, table
 
@@ -28,7 +30,7 @@ def markdown(report: Report) -> str:
     head = (
         f"Made {report.made or 'just now'} by `{report.options.get('command', 'ars bench')}` on {m.get('cores')} cores "
         f"of {m.get('cpu')}, {m.get('memory_gb')} GB, Linux {m.get('kernel')}, torch {m.get('torch')}; "
-        f"the load was {m.get('load', [0.0])[0]:.1f} at the start. Targets are in parentheses, with an "
+        f"the load was {m.get('load', [0.0])[0]:.1f} at the start{_stolen(m)}. Targets are in parentheses, with an "
         "exclamation mark if missed."
     )
     parts = [head]
@@ -36,6 +38,11 @@ def markdown(report: Report) -> str:
         parts.append(f"### {TITLES.get(suite, suite)}")
         parts.append(table((x for x in report.measurements if x.suite == suite), markdown=True))
     return "\n\n".join(parts)
+
+
+def _stolen(machine: Mapping[str, Any]) -> str:
+    share = machine.get("stolen")
+    return "" if share is None else f", and the hypervisor gave {share:.0%} of the time to others"
 
 
 def replace_tables(page: Path, report: Report) -> None:

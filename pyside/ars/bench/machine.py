@@ -6,9 +6,26 @@ import importlib.metadata
 import os
 import platform
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["describe"]
+__all__ = ["CpuTicks", "cpu_ticks", "describe"]
+
+
+class CpuTicks(NamedTuple):
+    """Of all cores since the machine was started. ``stolen``: a hypervisor had given them to somebody else."""
+
+    total: int
+    stolen: int
+
+    def stolen_since(self, before: CpuTicks) -> float:
+        """The share of the time that was stolen in between."""
+        return (self.stolen - before.stolen) / max(self.total - before.total, 1)
+
+
+def cpu_ticks(stat: str | os.PathLike[str] = "/proc/stat") -> CpuTicks:
+    """proc(5): user, nice, system, idle, iowait, irq, softirq, steal; what comes after is part of the first two."""
+    fields = [int(field) for field in Path(stat).read_text().partition("\n")[0].split()[1:9]]
+    return CpuTicks(sum(fields), fields[7])
 
 
 def _line(path: str, key: str) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ars.bench.results import Measurement, Report
 
 HELP = "Measure speed: forks, inference, training, and pyprob beside it."
+_MUCH_STOLEN = 0.03  # of the time
 
 SUITES = {
     "fork": "what a forked continuation costs, over a bare fork of the same process",
@@ -109,13 +110,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.what == "compare":
         return _compare(arguments)
     from ars.bench.document import replace_tables
-    from ars.bench.machine import describe
+    from ars.bench.machine import cpu_ticks, describe
     from ars.bench.results import BenchError, Report
 
     effort = _effort(arguments)
     options = {"command": f"ars bench {arguments.what}{' --full' if arguments.full else ''}", **vars(effort)}
     made = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     report = Report(describe(), options, made=made)
+    before = cpu_ticks()
     names = [name for name in SUITES if name != "all"] if arguments.what == "all" else [arguments.what]
     for name in names:
         try:
@@ -124,6 +126,13 @@ def run(arguments: argparse.Namespace) -> int:
             if len(names) == 1 or name != "pyprob":
                 raise
             print(f"\npyprob is left out: {error}", file=sys.stderr)
+    report.machine["stolen"] = stolen = round(cpu_ticks().stolen_since(before), 4)
+    if stolen > _MUCH_STOLEN:
+        print(
+            f"\nThe hypervisor gave {stolen:.0%} of this machine's time to others meanwhile: rates are lower by as much "
+            "or more, and ratios are less sure. Repeat it when there is less.",
+            file=sys.stderr,
+        )
     if arguments.out is not None:
         report.save(arguments.out)
     if arguments.plots is not None:
