@@ -129,8 +129,8 @@ def run(arguments: argparse.Namespace) -> int:
     report.machine["stolen"] = stolen = round(cpu_ticks().stolen_since(before), 4)
     if stolen > _MUCH_STOLEN:
         print(
-            f"\nThe hypervisor gave {stolen:.0%} of this machine's time to others meanwhile: rates are lower by as much "
-            "or more, and ratios are less sure. Repeat it when there is less.",
+            f"\nThe hypervisor gave {stolen:.0%} of this machine's time to others meanwhile: rates are as much lower "
+            "or more, and ratios less sure. Repeat it when there is less.",
             file=sys.stderr,
         )
     if arguments.out is not None:
