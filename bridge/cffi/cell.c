@@ -93,16 +93,17 @@ INLINE void serve(const struct row *r, size_t width, size_t j, size_t m) {
 INLINE void serve_rows(const struct ars__cells *s) {
     size_t width = s->width, whole = width - width % LANES;
     for (size_t i = 0; i < s->n; i++) {
-        size_t kept = i < s->n_kept ? (size_t)s->kept_row[i] * width : 0;
-        const struct row r = {
+        struct row r = {
             .product = s->product + i * 4 * width,
             .recurrent = s->recurrent + (size_t)s->recurrent_row[i] * 4 * width,
             .added = s->added + (s->added_row ? (size_t)s->added_row[i] * 4 * width : 0),
             .cell = s->c + (size_t)s->state_row[i] * width,
             .h = s->out + i * s->out_stride,
-            .kept_h = i < s->n_kept ? s->h + kept : NULL,
-            .kept_c = i < s->n_kept ? s->c + kept : NULL,
         };
+        if (i < s->n_kept) {
+            r.kept_h = s->h + (size_t)s->kept_row[i] * width;
+            r.kept_c = s->c + (size_t)s->kept_row[i] * width;
+        }
         for (size_t j = 0; j < whole; j += LANES) serve(&r, width, j, LANES);
         if (whole < width) serve(&r, width, whole, width - whole);
     }

@@ -23,6 +23,11 @@ def _floats_of(array: npt.NDArray[np.float32], shape: tuple[int, ...]) -> Any:
     return _floats(array, writable=True)
 
 
+def _rows(index: npt.NDArray[np.int64]) -> Any:
+    """Row numbers for C code. A struct that points to them does not hold them: keep what this returns."""
+    return ffi.from_buffer("int64_t[]", np.ascontiguousarray(index, np.int64))
+
+
 def component_densities(
     kind: DistKind, params: npt.NDArray[np.float64], x: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
@@ -85,18 +90,17 @@ def lstm_cells(
     or more], and of the first len(kept_row) rows h and c to those rows of h and c, which are nobody's state_row."""
     product, recurrent, recurrent_row, added, added_row = tables
     n, width = len(product), h.shape[1]
-    indices = [recurrent_row, state_row, *([] if added_row is None else [added_row])]
     if not (
         product.shape == (n, 4 * width)
         and recurrent.shape[1:] == added.shape[1:] == (4 * width,)
         and h.shape == c.shape
-        and all(index.shape == (n,) for index in indices)
+        and all(index is None or index.shape == (n,) for index in (recurrent_row, added_row, state_row))
         and out.ndim == 2
         and len(out) == n
     ):
         raise ValueError("the arrays of a step do not fit each other")
-    indices = [np.ascontiguousarray(index, np.int64) for index in (*indices, kept_row)]  # kept alive, for the pointers
-    rows = [ffi.from_buffer("int64_t[]", index) for index in indices]
+    recurrent_rows, state_rows, kept_rows = _rows(recurrent_row), _rows(state_row), _rows(kept_row)
+    added_rows = ffi.NULL if added_row is None else _rows(added_row)
     step = ffi.new(
         "struct ars__cells *",
         {
@@ -104,16 +108,16 @@ def lstm_cells(
             "width": width,
             "product": _floats(product),
             "recurrent": _floats(recurrent),
-            "recurrent_row": rows[0],
+            "recurrent_row": recurrent_rows,
             "recurrent_rows": len(recurrent),
             "added": _floats(added),
-            "added_row": ffi.NULL if added_row is None else rows[2],
+            "added_row": added_rows,
             "added_rows": len(added),
             "h": _floats(h, writable=True),
             "c": _floats(c, writable=True),
-            "state_row": rows[1],
+            "state_row": state_rows,
             "states": len(c),
-            "kept_row": rows[-1],
+            "kept_row": kept_rows,
             "n_kept": len(kept_row),
             "out": _floats(out, writable=True),
             "out_stride": out.shape[1],
@@ -139,11 +143,10 @@ def lstm_forward(
 ) -> None:
     """A step of one layer. gates [n, 4 width] hold the sums that go into them, and get their functions; cells, their
     tanh and the output, [n, width], are made. Without ``before`` it is the first step."""
-    step, kept = _training_step(gates, before, tanh_cells)
+    step, _held = _training_step(gates, before, tanh_cells)
     step.c, step.h = _floats_of(cells, tanh_cells.shape), _floats_of(hidden, tanh_cells.shape)
     if lib.ars__cells_forward(step):
         raise ValueError("a row of a step is not in its table")
-    del kept
 
 
 def lstm_backward(
@@ -157,7 +160,7 @@ def lstm_backward(
 ) -> None:
     """Derivatives by the sums, d_gates, from those by output and cells. Those by the cells before are added to
     d_before, which is as large as before.cells."""
-    step, kept = _training_step(gates, before, tanh_cells)
+    step, _held = _training_step(gates, before, tanh_cells)
     step.d_h, step.d_c = _floats_of(d_hidden, tanh_cells.shape), _floats_of(d_cells, tanh_cells.shape)
     step.d_gates = _floats_of(d_gates, gates.shape)
     if before is not None:
@@ -166,25 +169,23 @@ def lstm_backward(
         step.d_before = _floats_of(d_before, before.cells.shape)
     if lib.ars__cells_backward(step):
         raise ValueError("a row of a step is not in its table")
-    del kept
 
 
 def _training_step(
     gates: npt.NDArray[np.float32], before: Before | None, tanh_cells: npt.NDArray[np.float32]
-) -> tuple[Any, list[Any]]:
-    """What both have, and what must live until the call is over."""
+) -> tuple[Any, Any]:
+    """What both have, and what must be held until the call is over."""
     n, width = tanh_cells.shape
     step = ffi.new("struct ars__training_step *", {"n": n, "width": width})
     step.gates, step.tanh_c = _floats_of(gates, (n, 4 * width)), _floats_of(tanh_cells, (n, width))
-    kept: list[Any] = []
     if before is not None:
         step.before, step.before_rows = _floats_of(before.cells, (len(before.cells), width)), len(before.cells)
         if before.row is not None:
             if before.row.shape != (n,):
                 raise ValueError(f"{before.row.shape} rows before for {n} rows")
-            kept.append(np.ascontiguousarray(before.row, np.int64))
-            step.before_row = ffi.from_buffer("int64_t[]", kept[0])
-    return step, kept
+            step.before_row = rows = _rows(before.row)
+            return step, rows
+    return step, None
 
 
 def propose(
