@@ -117,7 +117,13 @@ struct host {
     void *context, *socket, *monitor;
     bool blocked;      /* the socket took no more: stop reading rings and questions until it does */
     bool disconnected; /* the controller is gone */
-    bool has_keys;     /* CURVE */
+    enum refusal {
+        REFUSAL_NONE,
+        REFUSAL_CLOSED,    /* it closed the connection */
+        REFUSAL_NO_ANSWER, /* nobody took the connection */
+        REFUSAL_WRONG_KEY  /* it does not know our key */
+    } refusal;             /* what `disconnected` meant, as far as ZeroMQ tells */
+    bool has_keys;         /* CURVE */
     struct buffer sites_out, steps_out;
     uint32_t n_sites_out, n_steps_out;
     uint32_t n_askers_out; /* channels that they come from */

@@ -98,16 +98,25 @@ void ars__link_close(struct host *host) {
     host->monitor = host->socket = host->context = NULL;
 }
 
+static enum refusal meaning(uint16_t event) {
+    if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) return REFUSAL_WRONG_KEY;
+    return event == ZMQ_EVENT_CONNECT_RETRIED ? REFUSAL_NO_ANSWER : REFUSAL_CLOSED;
+}
+
 void ars__link_watch(struct host *host) {
     for (;;) {
         zmq_msg_t event;
         zmq_msg_init(&event);
         /* An event is two frames, number and address; the first begins with a 16-bit code. */
         int size = zmq_msg_recv(&event, host->monitor, ZMQ_DONTWAIT);
+        uint16_t code = 0;
         bool more = size >= 0 && zmq_msg_more(&event);
+        if (more && size >= (int)sizeof code) memcpy(&code, zmq_msg_data(&event), sizeof code);
         zmq_msg_close(&event);
         if (size < 0) return;
-        if (more) host->disconnected = true; /* every event that we listen to means this */
+        if (!more) continue;
+        host->disconnected = true; /* every event that we listen to means this */
+        if (!host->refusal) host->refusal = meaning(code);
     }
 }
 
@@ -197,6 +206,20 @@ void ars__link_error(struct host *host, const char *text) {
 
 /* ---- the greeting ------------------------------------------------------------------------------------------------ */
 
+/* Says why the controller did not answer HELLO, as far as that is known. */
+static void give_up_greeting(struct host *host) {
+    static const char taken[] = "a controller takes one simulator, and this one may have its own already";
+    if (host->refusal == REFUSAL_WRONG_KEY)
+        ars__give_up(host, "the controller does not know this key: the two key files are not of one pair");
+    else if (host->refusal == REFUSAL_NO_ANSWER)
+        ars__give_up(host, "nobody listens at ARS_ENDPOINT: start the controller first; %s", taken);
+    else if (host->has_keys)
+        ars__give_up(host, "the controller closed the connection before it said WELCOME: either the two key files are "
+                           "not of one pair, or it has its simulator already");
+    else
+        ars__give_up(host, "the controller closed the connection before it said WELCOME; %s", taken);
+}
+
 /* Waits for one frame. Returns its size, or -1 with the reason in host->error. */
 static int await_frame(struct host *host, void *frame, size_t capacity) {
     uint64_t end = ars__now() + GREETING_MS * ARS__MS;
@@ -214,8 +237,7 @@ static int await_frame(struct host *host, void *frame, size_t capacity) {
         }
         if (items[1].revents) ars__link_watch(host);
         if (host->disconnected)
-            ars__give_up(host, "the controller closed the connection before it said WELCOME%s",
-                         host->has_keys ? "; do the two key files belong together?" : "");
+            give_up_greeting(host);
         else if (items[2].revents)
             ars__signals(host);
         else if (items[3].revents)
@@ -223,8 +245,11 @@ static int await_frame(struct host *host, void *frame, size_t capacity) {
         else if (n == 5 && items[4].revents)
             ars__give_up(host, "lost_controller: the controller is gone");
         else if (ars__now() > end)
-            ars__give_up(host, "no WELCOME from the controller in %d s; is it listening at ARS_ENDPOINT?",
-                         GREETING_MS / 1000);
+            ars__give_up(
+                host,
+                "no answer from a controller at ARS_ENDPOINT in %d s: it is not there, or it has its simulator "
+                "already (a controller takes one)",
+                GREETING_MS / 1000);
         if (host->error[0] || host->quit) return -1;
     }
     ars__give_up(host, "cannot poll: %s", zmq_strerror(zmq_errno()));

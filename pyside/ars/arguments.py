@@ -14,7 +14,15 @@ import numpy.typing as npt
 
 from ars import _native as native
 
-__all__ = ["choice", "command_words", "integer", "observed_arrays", "seconds", "seed_or_random"]
+__all__ = [
+    "choice",
+    "command_words",
+    "environment_variables",
+    "integer",
+    "observed_arrays",
+    "seconds",
+    "seed_or_random",
+]
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:
@@ -64,6 +72,19 @@ def command_words(command: Sequence[str] | str | os.PathLike[str]) -> tuple[str,
     if not all(isinstance(word, str) for word in words) or not words[0] or any("\0" in word for word in words):
         raise TypeError(f"command must be non-empty text without zero bytes, not {command!r}")
     return words
+
+
+def environment_variables(env: object) -> dict[str, str]:
+    if env is None:
+        return {}
+    if not isinstance(env, Mapping):
+        raise TypeError(f"env must map names of variables to text, such as {{'OMP_NUM_THREADS': '1'}}, not {env!r}")
+    for name, value in env.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise TypeError(f"env: names of variables are non-empty text without '=', not {name!r}")
+        if not isinstance(value, str) or "\0" in value:
+            raise TypeError(f"env[{name!r}] must be text without zero bytes, such as '1', not {value!r}")
+    return dict(env)
 
 
 def observed_arrays(observe: object) -> dict[str, npt.NDArray[np.float64]]:

@@ -31,6 +31,7 @@ _QUIT_WITHIN = 3.0
 _TERMINATE_WITHIN = 1.0
 _SOCKET_PATH_LIMIT = 100  # sockaddr_un holds 107 bytes
 _TUNABLE = "glibc.malloc.hugetlb"
+_LOADER_FAILED = "error while loading shared libraries"  # glibc's words; it exits with 127 then, as shells do
 
 
 def find_host(env: Mapping[str, str]) -> str:
@@ -53,6 +54,9 @@ def find_host(env: Mapping[str, str]) -> str:
 def resolve_command(command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> list[str]:
     """The command with its executable found and checked. A name without a slash is looked up on the PATH."""
     name = command[0]
+    if cwd is not None and not os.path.isdir(cwd):
+        problem = "this is not a directory" if os.path.lexists(cwd) else "there is no such directory"
+        raise LaunchError(f"cwd={cwd}: {problem}; the simulator {name} was to be started there")
     if os.sep in name:
         path = os.path.join(cwd or os.getcwd(), name)
         if not os.path.lexists(path):
@@ -75,7 +79,10 @@ def resolve_command(command: Sequence[str], env: Mapping[str, str], cwd: str | N
 
 
 class _LastLines:
-    """Drains a pipe in a small thread, hands every line to the log and keeps the last ones for error messages."""
+    """Drains a pipe in a small thread, hands every line to the log and keeps the last ones for error messages.
+
+    The thread closes the pipe: it may be held up (the log is the user's), and nobody else may close what it reads.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -85,6 +92,10 @@ class _LastLines:
         self._thread.start()
 
     def _drain(self) -> None:
+        with contextlib.closing(os.fdopen(self._descriptor, "rb", buffering=0)):
+            self._read_lines()
+
+    def _read_lines(self) -> None:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN | select.POLLHUP)
         rest = b""
@@ -114,13 +125,12 @@ class _LastLines:
         return "\n".join(self._lines)
 
     def finish(self, within: float = 1.0) -> None:
-        """Waits for what is still in the pipe. The descriptor stays open."""
+        """Waits for what is still in the pipe."""
         self._thread.join(within)
 
     def close(self) -> None:
         self._stop.set()
         self._thread.join(2.0)
-        os.close(self._descriptor)
 
 
 class _AlivePipe:
@@ -186,7 +196,11 @@ class Family:
         self.owner = os.getpid()
         self.directory = _socket_directory()
         self.endpoint = f"ipc://{self.directory}/host"
-        alive_read, alive_write = os.pipe()
+        try:
+            alive_read, alive_write = os.pipe()
+        except OSError as error:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            raise LaunchError(f"{self.name}: could not be started: {error.strerror} (ulimit -n)") from error
         self._alive = _AlivePipe(alive_read)
         try:
             if before_start is not None:
@@ -202,7 +216,8 @@ class Family:
         assert self.process.stderr is not None
         self._stderr = _LastLines(os.dup(self.process.stderr.fileno()))
         self.process.stderr.close()
-        self._finalize = weakref.finalize(
+        #: Ends the processes at once, without asking. Also called when nobody refers to this object any more, and at exit.
+        self.end = weakref.finalize(
             self, _end, self.owner, self.process, self.directory, self.token, self._stderr, self._alive
         )
 
@@ -213,8 +228,14 @@ class Family:
         """The process that was started."""
         return self.process.pid
 
-    def admitted(self, descriptor: int) -> None:
-        """It has said HELLO. Its end is that of the process, so the connection's descriptor does not matter."""
+    def attend(self) -> None:
+        """Nobody else can come."""
+
+    def refused(self, why: object) -> None:
+        """Not asked: who errs here is our own child, and ends the handshake."""
+
+    def admitted(self, peer: bytes) -> None:
+        """It has said HELLO. Its end is that of the process, so its connection does not matter."""
 
     # ---- watching it start -------------------------------------------------------------------------------------------
 
@@ -228,15 +249,21 @@ class Family:
             if self._alive.loaded:
                 return
             if ended:
-                raise LaunchError(
-                    f"{self.name}: {self.exit_text()} without a sign of libars. It is probably not linked against "
-                    f"libars{self._stderr_text()}"
-                )
+                raise LaunchError(f"{self.name}: {self.exit_text()} {self._why_not_loaded()}{self._stderr_text()}")
             if left <= 0:
                 raise LaunchError(
                     f"{self.name}: no sign of libars within {within:g} s of its start. It is probably not linked "
                     f"against libars{self._stderr_text()}"
                 )
+
+    def _why_not_loaded(self) -> str:
+        self._stderr.finish(0.3)
+        if _LOADER_FAILED in self.stderr_text():
+            return (
+                "before it began: a shared library that it needs was not found. Install the library, or name its folder "
+                "in LD_LIBRARY_PATH (env={'LD_LIBRARY_PATH': ...})"
+            )
+        return "without a sign of libars. It is probably not linked against libars"
 
     def check_starting(self) -> None:
         """Raises LaunchError if the program has said that it cannot become a simulator, or has ended."""
@@ -299,19 +326,19 @@ class Family:
 
     @property
     def closed(self) -> bool:
-        return not self._finalize.alive
+        return not self.end.alive
 
     def close(self, ask: Callable[[], object] | None = None) -> None:
         """Ends the family: ``ask`` (send QUIT), 3 s, SIGTERM, 1 s, SIGKILL. A second call does nothing.
 
         A copy of this object in a forked process does nothing at all.
         """
-        if os.getpid() != self.owner or not self._finalize.alive:
+        if os.getpid() != self.owner or not self.end.alive:
             return
         if ask is not None and not self.exited():
             ask()
             _wait(self.process, _QUIT_WITHIN)
-        self._finalize()
+        self.end()
 
     def __enter__(self) -> Family:
         return self
@@ -374,6 +401,10 @@ def _start(
                 f"{name}: the system cannot execute this format. Is it an executable for this machine, or a script "
                 "without a #! line?"
             ) from error
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise LaunchError(
+                f"{name}: could not be started: too many open files. Raise the limit (ulimit -n)"
+            ) from error
         if error.errno == errno.ENOENT and os.path.exists(argv[0]) and (cwd is None or os.path.isdir(cwd)):
             raise LaunchError(f"{name}: the interpreter or loader that it names does not exist") from error
         raise LaunchError(f"{name}: could not be started: {error.strerror or error}") from error
@@ -430,6 +461,7 @@ def _end(
 ) -> None:
     """Whatever is still there goes: processes, pipe, thread, socket. Only in the process that started them."""
     if os.getpid() != owner:
+        process.returncode = 0  # nobody's child here: nothing to wait for, nor to warn of
         return
     if not _exited(process):
         _signal_group(process, signal.SIGTERM)

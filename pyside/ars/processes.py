@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import resource
 import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from ars._native import RunFlag
-from ars.arguments import command_words, integer, seconds
+from ars.arguments import command_words, environment_variables, integer, seconds
 from ars.columns import Columns, Site
 from ars.errors import HostLostError, LaunchError, RunInterrupted
 from ars.keys import read_keys
@@ -29,6 +30,8 @@ __all__ = ["Processes"]
 
 _log = logging.getLogger("ars.session")
 
+_OTHER_DESCRIPTORS = 16  # that a simulator may have besides those for its workers
+_CLOSE_WITHIN = 15.0  # seconds that a run has to stop when another thread closes the simulator
 _LARGEST_WORKERS = 256  # ARS__MAX_WORKERS
 _WORKERS_PER_CORE = 8
 _WAITING_PER_CORE = 32  # where the controller is asked: a batch that it answers is about half of those that run
@@ -36,6 +39,24 @@ _WAITING_PER_CORE = 32  # where the controller is asked: a batch that it answers
 
 def _workers(per_core: int) -> int:
     return min(per_core * len(os.sched_getaffinity(0)), _LARGEST_WORKERS)
+
+
+def _advice(workers: int) -> str:
+    """What to do about refused forks. A simulator needs a descriptor per worker, and has our limit."""
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < workers + _OTHER_DESCRIPTORS:
+        return "raise the limit of open files (ulimit -n)"
+    return "raise the limit of processes (max_processes, ulimit -u, pids.max)"
+
+
+class _Use:
+    """Who uses the processes. One object per process: a fork gets a new one."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.busy = threading.Lock()  # held during a run
+        self.thread: int | None = None  # that holds it for a run
+        self.closing = threading.Event()  # whoever runs is asked to stop
+        self.closings = 0
 
 
 class Processes:
@@ -63,12 +84,12 @@ class Processes:
         self.limits = Limits(trace_timeout, try_timeout, max_tries, max_snapshots, max_processes, max_memory)
         self.max_restarts = integer("max_restarts", max_restarts, 0, 2**31)
         self.startup_timeout = seconds("startup_timeout", startup_timeout, zero=False)
-        self.env = dict(env or {})
+        self.env = environment_variables(env)
         self.cwd = None if cwd is None else os.fspath(cwd)
         self.show_stdout = bool(show_stdout)
         self._listen: Listen | None = None
+        self._use = _Use()
         self._session: Session | None = None
-        self._busy = threading.Lock()
 
     @classmethod
     def listen(
@@ -178,22 +199,45 @@ class Processes:
             recorder.count(session.summary)
         if done.forks_refused:
             _log.warning(
-                "the system refused %d forks, and the run went on with %d workers; raise the limit of processes "
-                "(max_processes, ulimit -u, pids.max) or give fewer workers",
+                "the system refused %d forks, and the run went on with %d workers; %s or give fewer workers",
                 done.forks_refused,
                 done.fewest_workers,
+                _advice(session.hello.workers),
             )
 
     @contextlib.contextmanager
-    def _exclusively(self) -> Iterator[None]:
-        if not self._busy.acquire(blocking=False):
+    def _exclusively(self, lease: int | None = None) -> Iterator[None]:
+        """For one thread at a time. If another one asks for the end meanwhile, the processes end here, when the run has
+        stopped: ZeroMQ's sockets are for the thread that uses them.
+
+        ``lease``, from ``_lease``: what this is a part of. After a ``close`` it does not begin.
+        """
+        use = self._in_this_process()
+        if not use.busy.acquire(blocking=use.closing.is_set()):  # one that closes it is done in a moment
             raise RuntimeError(
                 "this Simulator is in the middle of a run; use another Simulator for one at the same time"
             )
+        use.thread = threading.get_ident()
         try:
+            if lease is not None and lease != use.closings:
+                raise RunInterrupted("the simulator was closed")
             yield
         finally:
-            self._busy.release()
+            if use.closing.is_set():
+                self._end_session()
+            use.thread = None
+            use.busy.release()
+
+    def _lease(self) -> int:
+        """For work that takes several runs: ``close`` ends it, so that it does not start the simulator again."""
+        return self._in_this_process().closings
+
+    def _in_this_process(self) -> _Use:
+        """A forked copy has nothing to do with the processes, the locks and the threads of the original."""
+        if self._use.owner != os.getpid():
+            self._use = _Use()
+            self._session = None
+        return self._use
 
     # ---- the processes -----------------------------------------------------------------------------------------------
 
@@ -209,6 +253,7 @@ class Processes:
                 show_stdout=self.show_stdout,
                 sites=sites,
                 listen=self._listen,
+                closing=self._in_this_process().closing,
             )
         return self._session
 
@@ -223,10 +268,35 @@ class Processes:
         return self._session.pid if self._session is not None and self.running else None
 
     def close(self) -> None:
-        """Ends the simulator's processes. The next run starts new ones."""
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        """Ends the simulator's processes. A later call of ``prior``, ``posterior``, ``train`` or ``record`` starts new
+        ones.
+
+        Any thread may call this. A run that another thread is in the middle of ends with RunInterrupted, whose
+        ``partial`` holds what had finished.
+        """
+        use = self._in_this_process()
+        use.closings += 1
+        use.closing.set()
+        if use.thread == threading.get_ident():
+            return  # called by a proposal, say, of the run that it is to end
+        if not use.busy.acquire(timeout=_CLOSE_WITHIN):
+            # The run is in the hands of somebody's code, such as a proposal that takes long. It ends when that returns.
+            if (session := self._session) is not None:
+                session.end_processes()
+            return
+        try:
+            self._end_session()
+        finally:
+            use.busy.release()
+
+    def _end_session(self) -> None:
+        """By the thread that holds ``busy``."""
+        session, self._session = self._session, None
+        try:
+            if session is not None:
+                session.close()
+        finally:
+            self._use.closing.clear()
 
     def __enter__(self) -> Self:
         return self

@@ -15,7 +15,7 @@ from ars.columns import Array, Columns, Site, merge
 from ars.errors import ArsError, ObservationError, TraceFailure
 from ars.failures import EXAMPLES_PER_KIND, Failure, describe, failures_of
 from ars.progress import Progress
-from ars.session import RunSummary
+from ars.run_summary import RunSummary
 
 __all__ = ["Keeper", "Recorder"]
 

@@ -7,7 +7,6 @@ that is in the controller's key file is let in. Nobody is let in once the simula
 from __future__ import annotations
 
 import contextlib
-import errno
 import ipaddress
 import logging
 import os
@@ -17,13 +16,15 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
+from ars import wire
+from ars.door import Door
 from ars.errors import LaunchError
 from ars.keys import Keys
+from ars.link import Link
 
 __all__ = ["Announce", "Listen", "Visitor", "listen_at"]
 
@@ -32,6 +33,8 @@ _log = logging.getLogger("ars.remote")
 _NO_TOKEN = "0" * 32
 _QUIT_WITHIN = 3.0
 _HEARTBEAT_MS, _HEARTBEAT_TIMEOUT_MS = 2000, 10_000  # a cable that was pulled says nothing
+_ZAP_AT_ONCE = 256  # questions answered before the deadline is looked at
+_REFUSALS_TOLD = 20
 
 
 Announce = Callable[[str, str], object]
@@ -89,18 +92,24 @@ def listen_at(endpoint: str, keys: Keys | None, *, insecure_loopback: bool = Fal
 
 
 class Visitor:
-    """The simulator that comes to us; for a Session what a launched Family is."""
+    """The simulator that comes to us; for a Session what a launched Family is.
+
+    It is known by its connection, whose routing id libzmq uses once only. A message to a connection that has ended is
+    an error, which is how its end is noticed.
+    """
 
     patient = True  # whoever is refused was a stranger, and the right one may still come
     pid = None
 
-    def __init__(self, context: zmq.Context[Any], socket: zmq.Socket[bytes], listen: Listen) -> None:
+    def __init__(self, link: Link, socket: zmq.Socket[bytes], listen: Listen) -> None:
         self.token = listen.keys.token if listen.keys else _NO_TOKEN
         self.owner = os.getpid()
         self.closed = False
+        self._link = link
         self._socket = socket
-        self._descriptor = -1
+        self._peer = b""
         self._gone = False
+        self._refused = 0
         self._welcome = listen.keys.peer if listen.keys else b""
         self._zap: zmq.Socket[bytes] | None = None
         socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT_MS)
@@ -108,20 +117,14 @@ class Visitor:
         if "[" in listen.endpoint:
             socket.setsockopt(zmq.IPV6, 1)
         if listen.keys is not None:
-            self._zap = context.socket(zmq.REP)
+            self._zap = link.socket(zmq.REP)
             self._zap.bind("inproc://zeromq.zap.01")
             socket.setsockopt(zmq.CURVE_SERVER, 1)
             socket.setsockopt(zmq.CURVE_SECRETKEY, listen.keys.secret)
             socket.setsockopt(zmq.ZAP_DOMAIN, b"ars")
             socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without a handler nobody is let in
-        self._monitor = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        try:
-            socket.bind(listen.endpoint)
-        except zmq.ZMQError as error:
-            hint = "; this machine has no such address" if error.errno in (errno.ENODEV, errno.EADDRNOTAVAIL) else ""
-            self._leave()
-            raise LaunchError(f"{listen.endpoint}: cannot listen there: {error.strerror}{hint}") from None
-        self.endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self._door = Door(link, socket, listen.endpoint)
+        self.endpoint = self._door.endpoint
         self.name = f"the simulator at {self.endpoint}"
         self._start_line = listen.start_line(self.endpoint)
         _log.info("waiting for a simulator at %s", self.endpoint)
@@ -134,35 +137,53 @@ class Visitor:
         """There is no sign of life before HELLO."""
 
     def check_starting(self) -> None:
-        """Answers libzmq's question whether somebody with this public key may come in."""
-        while self._zap is not None and self._zap.poll(0):
+        """Nothing is known of a simulator that has not come yet."""
+
+    def attend(self) -> None:
+        """Watches the door, and answers libzmq's question whether somebody with this public key may come in."""
+        self._door.attend()
+        for _ in range(_ZAP_AT_ONCE):
+            if self._zap is None or not self._zap.poll(0):
+                return
             version, request, _, address, _, mechanism, *credentials = self._zap.recv_multipart()
             known = mechanism == b"CURVE" and credentials == [self._welcome]
             if not known:
-                _log.warning("somebody at %s has the wrong key, and was refused", address.decode("ascii", "replace"))
+                self.refused(f"it has the wrong key (from {address.decode('ascii', 'replace')})")
             verdict = (b"200", b"OK") if known else (b"400", b"this key is not known here")
             self._zap.send_multipart([version, request, *verdict, b"", b""])
 
+    def refused(self, why: object) -> None:
+        """Says so in the log, but not ten thousand times."""
+        self._refused += 1
+        if self._refused <= _REFUSALS_TOLD:
+            _log.warning("a stranger at %s was refused: %s", self.endpoint, why)
+        if self._refused == _REFUSALS_TOLD:
+            _log.warning("more strangers are refused without a word")
+
     def never_began(self, within: float) -> LaunchError:
+        strangers = f", but {self._refused:,} messages or keys of strangers did" if self._refused else ""
         return LaunchError(
-            f"{self.endpoint}: no simulator came within {within:g} s (startup_timeout). While we wait, run there\n"
-            f"  {self._start_line}\n"
-            "It says on its stderr what is wrong"
+            f"{self.endpoint}: no simulator came within {within:g} s (startup_timeout){strangers}. While the controller "
+            f"waits, run on the simulator's machine\n  {self._start_line}\nIt says on its stderr what is wrong"
         )
 
-    def admitted(self, descriptor: int) -> None:
+    def admitted(self, peer: bytes) -> None:
         """The simulator is there. From now on nobody else is let in, and the end of this connection is its end."""
-        self._descriptor = descriptor
+        self._peer = peer
+        self._door.shut_for_good()
         if self._zap is not None:
-            self._zap.close(linger=0)
+            self._link.drop(self._zap)
             self._zap = None
 
     # ---- being there -------------------------------------------------------------------------------------------------
 
     def exited(self) -> bool:
-        while not self._gone and self._monitor.poll(0):
-            event = recv_monitor_message(self._monitor)
-            self._gone = event["value"] == self._descriptor
+        """Sends a message that a host ignores: it cannot be sent to a connection that has ended."""
+        if self._peer and not self._gone:
+            try:
+                self._socket.send_multipart([self._peer, wire.encode_probe()], zmq.NOBLOCK)
+            except zmq.ZMQError as error:
+                self._gone = error.errno == zmq.EHOSTUNREACH
         return self._gone
 
     def exit_text(self) -> str:
@@ -174,6 +195,9 @@ class Visitor:
 
     # ---- leaving -----------------------------------------------------------------------------------------------------
 
+    def end(self) -> None:
+        """Its processes are not ours to end: ars-host ends them when the connection is gone."""
+
     def close(self, ask: Callable[[], object] | None = None) -> None:
         """``ask`` (send QUIT), and wait a moment for it to go."""
         if self.closed or os.getpid() != self.owner:
@@ -183,11 +207,4 @@ class Visitor:
             ask()
             deadline = time.monotonic() + _QUIT_WITHIN
             while not self.exited() and time.monotonic() < deadline:
-                time.sleep(0.005)
-        self._leave()
-
-    def _leave(self) -> None:
-        if self._zap is not None:
-            self._zap.close(linger=0)
-        self._socket.disable_monitor()
-        self._monitor.close(linger=0)
+                time.sleep(0.01)

@@ -6,11 +6,9 @@ import contextlib
 import logging
 import os
 import secrets
-import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType
 from typing import NamedTuple
 
 import numpy as np
@@ -21,76 +19,26 @@ from ars import wire
 from ars._native import Message
 from ars.columns import Columns, Site
 from ars.errors import ArsError, HostLostError, LaunchError, ProtocolError, RunInterrupted
+from ars.interrupts import Interrupts
 from ars.launch import Family
+from ars.link import Link
 from ars.proposers import Proposer
 from ars.remote import Listen, Visitor
+from ars.run_summary import RunSummary
 from ars.wire import Done, Hello, RunConfig, SiteTable, StepBatch
 
-__all__ = ["Interrupts", "RunSummary", "Session"]
+__all__ = ["Session"]
 
 _log = logging.getLogger("ars.session")
 
 _LARGEST_BATCH = 32_768  # requests; their answers fit one message
 _POLL_MS = 200
+_HANDSHAKE_MS = 20
 _CANCEL_WITHIN = 5.0
 _ERROR_DELIVERY = 0.1  # seconds for the host to read why we give up
 _DRAIN_LIMIT = 256  # messages taken in one go before requests are answered
 _DRAIN_BYTES = 8 << 20  # and about so much of them
 _WAITING_MESSAGES = 16  # that may lie in the socket; a host that sends more of its traces waits
-
-
-class RunSummary(NamedTuple):
-    """How a run, or a part of one, went. What traces say of themselves is not here: it is in them."""
-
-    done: Done | None  # the host's counters; None if it was lost, and they with it
-    lost_traces: int  # that had come when the host was lost
-    seconds: float
-    messages_sent: int
-    messages_received: int
-    steps_messages: int
-    requests: int
-
-    def stats(self) -> dict[str, float]:
-        """The counters under the names of ``post.stats``."""
-        known = {}
-        if self.done is not None:
-            known = {
-                "workers_started": self.done.workers_started,
-                "replays": self.done.replays,
-                "forks_refused": self.done.forks_refused,
-                "fewest_workers": self.done.fewest_workers,
-            }
-        return known | {
-            "traces_of_lost_hosts": self.lost_traces,
-            "requests": self.requests,
-            "requests_per_message": self.requests / self.steps_messages if self.steps_messages else 0.0,
-            "zmq_messages_sent": self.messages_sent,
-            "zmq_messages_received": self.messages_received,
-            "seconds": self.seconds,
-        }
-
-    def __add__(self, other: object) -> RunSummary:
-        """One after the other."""
-        if not isinstance(other, RunSummary):
-            return NotImplemented
-        return RunSummary(
-            _both(self.done, other.done),
-            self.lost_traces + other.lost_traces,
-            self.seconds + other.seconds,
-            self.messages_sent + other.messages_sent,
-            self.messages_received + other.messages_received,
-            self.steps_messages + other.steps_messages,
-            self.requests + other.requests,
-        )
-
-
-def _both(a: Done | None, b: Done | None) -> Done | None:
-    if a is None or b is None:
-        return a or b
-    counters = {name: getattr(a, name) + getattr(b, name) for name in Done._fields}
-    counters["cancelled"] = a.cancelled or b.cancelled
-    counters["fewest_workers"] = min(a.fewest_workers, b.fewest_workers)
-    return Done(**counters)
 
 
 class _Inbox(NamedTuple):
@@ -106,7 +54,8 @@ class Session:
     """The controller's end of one family of simulator processes.
 
     ``on_columns`` and ``proposer`` are called in the thread that calls ``run``. After a run, also a cancelled one, the
-    session can be used again; after a ProtocolError or a HostLostError it is closed.
+    session can be used again; after a ProtocolError or a HostLostError it is closed. One thread at a time uses it; the
+    others ask it to stop through ``closing``.
     """
 
     def __init__(
@@ -120,70 +69,97 @@ class Session:
         show_stdout: bool = False,
         sites: Sequence[Site] = (),
         listen: Listen | None = None,
+        closing: threading.Event | None = None,
     ) -> None:
         """``sites``: those that an earlier family of the same simulator had; they keep their ids. ``listen``: the
-        simulator is not started, but awaited there."""
+        simulator is not started, but awaited there. ``closing``: whoever sets it wants the handshake, or the run, to end
+        with RunInterrupted."""
         self.sites = SiteTable(sites)
         self._owner = os.getpid()
         self._run = 0
         self._peer = b""
         self._sent = self._received = 0
+        self._closing = closing or threading.Event()
         self.summary: RunSummary | None = None  # of the last run, whatever ended it
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = self._context.socket(zmq.ROUTER)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.SNDHWM, 0)
-        self._socket.setsockopt(zmq.RCVHWM, _WAITING_MESSAGES)
-        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a host that is gone is an error, not a silence
-        self._socket.setsockopt(zmq.MAXMSGSIZE, native.MAX_MESSAGE)
+        self._link = Link()
         self._family: Family | Visitor
         try:
+            self._socket = self._open_socket()
             if listen is not None:
-                self._family = Visitor(self._context, self._socket, listen)
+                self._family = Visitor(self._link, self._socket, listen)
             else:
                 self._family = Family(
-                    command, workers=workers, env=env, cwd=cwd, show_stdout=show_stdout, before_start=self._socket.bind
+                    command, workers=workers, env=env, cwd=cwd, show_stdout=show_stdout, before_start=self._bind
                 )
+                self._link.at_end(self._family.end)
         except BaseException:
-            self._context.destroy(linger=0)
+            self._link.close()
             raise
         try:
-            self.hello = self._handshake(startup_timeout)
+            with self._link.in_use():
+                self.hello = self._handshake(startup_timeout)
         except BaseException:
             self.close()
             raise
 
+    def _open_socket(self) -> zmq.Socket[bytes]:
+        socket = self._link.socket(zmq.ROUTER)
+        socket.setsockopt(zmq.SNDHWM, 0)
+        socket.setsockopt(zmq.RCVHWM, _WAITING_MESSAGES)
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a host that is gone is an error, not a silence
+        socket.setsockopt(zmq.MAXMSGSIZE, native.MAX_MESSAGE)
+        return socket
+
+    def _bind(self, endpoint: str) -> None:
+        self._link.bind(self._socket, endpoint)
+
     # ---- the handshake -----------------------------------------------------------------------------------------------
 
     def _handshake(self, startup_timeout: float) -> Hello:
+        """Whoever comes and whatever they say, every pass looks at the deadline and at everything else that can end it."""
         self._family.wait_loaded()
         deadline = time.monotonic() + startup_timeout
         while True:
-            while not self._socket.poll(min(_POLL_MS, 50)):
+            self._family.attend()
+            if not self._socket.poll(_HANDSHAKE_MS):
                 self._family.check_starting()
-                if time.monotonic() > deadline:
-                    raise self._family.never_began(startup_timeout)
-            peer, *frames = self._socket.recv_multipart(copy=False)
-            self._peer = peer.bytes
-            try:
-                hello, version = self._greeting([frame.bytes for frame in frames])
-            except (ProtocolError, LaunchError) as error:
-                if isinstance(error, ProtocolError):
-                    self._give_up(str(error))
-                self._peer = b""
-                if not self._family.patient:
-                    raise
-                _log.warning("a stranger at %s was refused: %s", self._family.endpoint, error)
-                continue
-            self._family.admitted(frames[0].get(zmq.SRCFD))
-            self._send(wire.encode_welcome(version))
-            if len(self.sites):
-                self._send(wire.encode_sites(self.sites.all()))
-            return hello
+            elif (hello := self._hear_hello()) is not None:
+                return hello
+            if self._closing.is_set():
+                raise RunInterrupted("the simulator was closed while it started")
+            if time.monotonic() > deadline:
+                raise self._family.never_began(startup_timeout)
+
+    def _hear_hello(self) -> Hello | None:
+        """One message of somebody who may be the simulator. None: it was a stranger, who has been refused."""
+        try:
+            peer, *frames = self._socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return None
+        self._peer = peer
+        try:
+            hello, version = self._greeting(frames)
+            self._say_welcome(version)
+        except (ProtocolError, LaunchError, HostLostError) as error:
+            if isinstance(error, ProtocolError):
+                self._refuse(str(error))
+            self._peer = b""
+            if not self._family.patient:
+                time.sleep(_ERROR_DELIVERY)
+                raise
+            self._family.refused(error)
+            return None
+        self._family.admitted(peer)
+        return hello
+
+    def _say_welcome(self, version: int) -> None:
+        self._send(wire.encode_welcome(version))
+        if len(self.sites):
+            self._send(wire.encode_sites(self.sites.all()))
 
     def _greeting(self, frames: list[bytes]) -> tuple[Hello, int]:
         """HELLO from the right one, and the version that both speak."""
-        if wire.decode_header(frames[0]).type is Message.ERROR:
+        if wire.decode_header(frames[0] if frames else b"").type is Message.ERROR:
             raise LaunchError(f"{self._family.name}: {wire.decode_error(frames[0])}")
         if len(frames) != 1:
             raise ProtocolError(f"HELLO: {len(frames)} frames, must be 1")
@@ -211,14 +187,18 @@ class Session:
         conversation = _Conversation(self, config, proposer, on_columns, stop)
         started = time.monotonic()
         try:
-            self._send(wire.encode_run(config, self._run))
-            with Interrupts() as interrupts:
+            with self._link.in_use(), Interrupts() as interrupts:
+                self._send(wire.encode_run(config, self._run))
                 return conversation.converse(interrupts)
+        except RunInterrupted:
+            self._cancel(conversation)
+            raise
         except KeyboardInterrupt as interrupt:
             self._cancel(conversation)
             raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
         except ProtocolError as error:
-            self._give_up(str(error))
+            self._refuse(str(error))
+            time.sleep(_ERROR_DELIVERY)
             self.close()
             raise
         except HostLostError:
@@ -241,7 +221,8 @@ class Session:
     def _cancel(self, conversation: _Conversation) -> None:
         """Stops the run and takes in what had finished. If the host does not stop, the family is ended."""
         try:
-            conversation.cancel()
+            with self._link.in_use():
+                conversation.cancel()
         except BaseException as error:  # a second Ctrl-C too: the first reason is the one to report
             _log.warning("the run could not be stopped in good order (%s); the simulator is ended", error)
             self.close()
@@ -317,16 +298,16 @@ class Session:
         tail = f". Its last words on stderr:\n{said}" if said else ""
         return HostLostError(f"{self._family.name}: the simulator was lost in the middle of a run: {state}{tail}")
 
-    def _give_up(self, reason: str) -> None:
+    def _refuse(self, reason: str) -> None:
+        """Tells the peer why the conversation is over."""
         with contextlib.suppress(zmq.ZMQError):
-            self._socket.send_multipart([self._peer, wire.encode_error(reason, self._run)])
-            time.sleep(_ERROR_DELIVERY)
+            self._socket.send_multipart([self._peer, wire.encode_error(reason, self._run)], zmq.NOBLOCK)
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     @property
     def closed(self) -> bool:
-        return self._family.closed or os.getpid() != self._owner
+        return self._link.closed or self._family.closed
 
     @property
     def known_sites(self) -> tuple[Site, ...]:
@@ -347,45 +328,19 @@ class Session:
             return
 
         def ask() -> None:
-            if self._peer:
-                with contextlib.suppress(zmq.ZMQError):
-                    self._socket.send_multipart([self._peer, wire.encode_quit()])
+            with contextlib.suppress(zmq.ZMQError):
+                self._socket.send_multipart([self._peer, wire.encode_quit()], zmq.NOBLOCK)
 
         try:
-            self._family.close(ask if self._peer else None)
+            if not self._link.closed:
+                self._family.close(ask if self._peer else None)
         finally:
-            self._context.destroy(linger=0)
+            self._link.close()
 
-
-class Interrupts:
-    """Ctrl-C during a run waits until nothing is in our hands, so that no finished trace is lost to it.
-
-    Only in the main thread, and only where Python's own handler is in place. A second Ctrl-C does not wait.
-    """
-
-    def __init__(self) -> None:
-        self._requested = False
-        self._installed = False
-
-    def __enter__(self) -> Interrupts:
-        in_main = threading.current_thread() is threading.main_thread()
-        if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._on_signal)
-            self._installed = True
-        return self
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._requested:
-            signal.default_int_handler(number, frame)
-        self._requested = True
-
-    def check(self) -> None:
-        if self._requested:
-            raise KeyboardInterrupt
-
-    def __exit__(self, *_: object) -> None:
-        if self._installed:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+    def end_processes(self) -> None:
+        """Ends the family at once, from any thread. The thread that is in the middle of a run finds it lost."""
+        if os.getpid() == self._owner:
+            self._family.end()
 
 
 class _Conversation:
@@ -416,6 +371,8 @@ class _Conversation:
         heard = time.monotonic()
         while True:
             interrupts.check()
+            if self._session._closing.is_set():
+                raise RunInterrupted("the simulator was closed during the run; .partial holds what had finished")
             if self._stop is not None and self._stop.is_set():
                 return self.cancel()
             inbox = self._session._inbox(self._config, _POLL_MS)

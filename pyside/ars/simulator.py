@@ -150,6 +150,7 @@ class Simulator(Processes):
         With a network it is the default. Proposals written by hand must then have an answer for values that the
         simulator would not have asked them about.
         """
+        lease = self._lease()
         data = observed_arrays(observe)
         count = integer("traces", traces, 1, 2**40)
         choice("in_loops", in_loops, ("proposal", "prior"))
@@ -212,7 +213,7 @@ class Simulator(Processes):
                     "proposals": _described(proposals, network),
                 }
                 kept = stack.enter_context(KeptRun(resume, about, failed_too=on_failure != "raise"))
-            return self._run(config, proposer, on_failure, make_progress(progress), result, kept)
+            return self._run(config, proposer, on_failure, make_progress(progress), result, kept, lease)
 
     def _command_of_run(self) -> list[str]:
         """What a run is known by, wherever the simulator lies or comes from."""
@@ -357,6 +358,7 @@ class Simulator(Processes):
         on_failure: OnFailure = "raise",
         stop: threading.Event | None = None,
         max_rejected: int = 0,
+        lease: int | None = None,
     ) -> tuple[Columns, tuple[Site, ...]]:
         """Traces first_trace .. first_trace + n - 1 of the prior run with this seed, in order, with the parameters of
         their priors: what a network is trained on. Fewer come back if another thread sets ``stop``. max_rejected: they
@@ -365,7 +367,7 @@ class Simulator(Processes):
         flags |= RunFlag.RECORD_REJECTED if max_rejected else RunFlag(0)
         config = self._config(seed, n, flags, first_trace=first_trace)._replace(max_rejected=max_rejected)
         recorder = Recorder(n, on_failure, NoProgress(), first=first_trace, seed=seed)
-        with self._exclusively():
+        with self._exclusively(lease):
             self._work(config, PriorProposer(), recorder, stop)
             if failure := recorder.error():
                 raise failure
@@ -402,6 +404,7 @@ class Simulator(Processes):
         progress: Progress,
         result: Callable[[Recorder, Mapping[str, float]], _Result],
         kept: KeptRun | None = None,
+        lease: int | None = None,
     ) -> _Result:
         """One run; whatever ends it early carries what had finished as ``partial``."""
         recorder = Recorder(
@@ -410,7 +413,7 @@ class Simulator(Processes):
         if kept is not None:
             recorder.start(*kept.load(config.first_trace, config.n_traces))
             recorder.resumed(kept.lost)
-        with self._exclusively():
+        with self._exclusively(lease):
             try:
                 self._work(config, proposer, recorder)
             except (ArsError, RunInterrupted) as error:

@@ -191,7 +191,7 @@ def test_a_forked_copy_ends_nothing(fake: Callable[..., Session]) -> None:
     if child == 0:
         session.close()
         session._family.close()
-        session._family._finalize()
+        session._family.end()
         os._exit(0 if session.closed else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert not session._family.exited()

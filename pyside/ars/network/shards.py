@@ -152,6 +152,7 @@ def record(
     except OSError as error:
         raise StorageError(f"{folder} cannot be made: {error.strerror}") from error
     shown = make_progress(progress)
+    lease = sim._lease()
     with only_writer(folder), contextlib.closing(shown):
         for left in folder.glob(".*.tmp"):  # of a recording that was killed
             left.unlink(missing_ok=True)
@@ -161,7 +162,7 @@ def record(
         while done < n:
             count = min(shard_traces, n - done)
             columns, sites = sim._prior_chunk(
-                about["seed"], done, count, on_failure=on_failure, max_rejected=max_rejected
+                about["seed"], done, count, on_failure=on_failure, max_rejected=max_rejected, lease=lease
             )
             kept = take(columns, np.flatnonzero(columns.traces["failure"] == 0))
             if unchecked:

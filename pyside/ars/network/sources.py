@@ -61,12 +61,19 @@ class FreshTraces:
         self._seed = seed
         self._on_failure = on_failure
         self._max_rejected = max_rejected
+        self._lease = sim._lease()
 
     def _draw(
         self, seed: int, first: int, n: int, stop: threading.Event | None = None
     ) -> tuple[Columns, tuple[Site, ...]]:
         return self._sim._prior_chunk(
-            seed, first, n, on_failure=self._on_failure, stop=stop, max_rejected=self._max_rejected
+            seed,
+            first,
+            n,
+            on_failure=self._on_failure,
+            stop=stop,
+            max_rejected=self._max_rejected,
+            lease=self._lease,
         )
 
     def held_out(self, n: int) -> list[Part]:

@@ -32,7 +32,7 @@ from ars.network.history import Entry, TrainingHistory
 from ars.network.sources import Part, Prefetch, Source
 from ars.network.trace_batch import Batch
 from ars.network.vocabulary import Vocabulary
-from ars.session import Interrupts
+from ars.interrupts import Interrupts
 
 __all__ = ["Callbacks", "Trainer", "TrainingConfig", "TrainingError", "held_out_batches", "train"]
 

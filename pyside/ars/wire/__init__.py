@@ -24,7 +24,16 @@ from ars.wire.control import (
 )
 from ars.wire.frames import Header, decode_header
 from ars.wire.sites import SiteTable, decode_sites, encode_sites
-from ars.wire.steps import PRIOR, Replies, StepBatch, concatenate_steps, decode_replies, decode_steps, encode_replies
+from ars.wire.steps import (
+    PRIOR,
+    Replies,
+    StepBatch,
+    concatenate_steps,
+    decode_replies,
+    decode_steps,
+    encode_probe,
+    encode_replies,
+)
 from ars.wire.traces import decode_traces
 
 __all__ = [
@@ -52,6 +61,7 @@ __all__ = [
     "encode_cancel",
     "encode_error",
     "encode_hello",
+    "encode_probe",
     "encode_quit",
     "encode_replies",
     "encode_run",

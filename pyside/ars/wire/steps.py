@@ -229,3 +229,9 @@ def _check_proposal(proposal: bytes, flags: int) -> None:
             refuse(Message.REPLIES, "a PRIOR proposal has parameters")
     if flags & native.ReplyFlag.ALWAYS_PRIOR and proposal != PRIOR:
         refuse(Message.REPLIES, "ALWAYS_PRIOR without a PRIOR proposal")
+
+
+def encode_probe() -> bytes:
+    """A message that a host ignores: a reply of run 0. Whether it can be sent tells whether the host is there."""
+    nothing = np.zeros(1, dtype=np.uint64)
+    return encode_replies(nothing, Replies(nothing, nothing, [b""]), run=0)

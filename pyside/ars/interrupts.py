@@ -1,0 +1,40 @@
+"""Ctrl-C at a moment when nothing is in our hands."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+
+__all__ = ["Interrupts"]
+
+
+class Interrupts:
+    """Ctrl-C during a run waits until nothing is in our hands, so that no finished trace is lost to it.
+
+    Only in the main thread, and only where Python's own handler is in place. A second Ctrl-C does not wait.
+    """
+
+    def __init__(self) -> None:
+        self._requested = False
+        self._installed = False
+
+    def __enter__(self) -> Interrupts:
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._on_signal)
+            self._installed = True
+        return self
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._requested:
+            signal.default_int_handler(number, frame)
+        self._requested = True
+
+    def check(self) -> None:
+        if self._requested:
+            raise KeyboardInterrupt
+
+    def __exit__(self, *_: object) -> None:
+        if self._installed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

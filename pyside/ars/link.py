@@ -1,0 +1,130 @@
+"""The owner of the controller's ZeroMQ objects.
+
+A context must outlive its sockets: libzmq waits, for ever, in the end of a context whose sockets are open. Python's
+garbage collector ends the objects of a cycle in any order, an interpreter ends at any time, and a fork copies
+everything. So one object, the Link, owns the context and all of its sockets, and one finaliser ends them, in order, with
+the processes at the other end. The finaliser holds the objects itself, which keeps them out of every cycle.
+
+A socket is for one thread at a time. The thread that uses it says so (``in_use``); nobody else closes it meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import zmq
+
+from ars.errors import LaunchError
+
+__all__ = ["Link"]
+
+_log = logging.getLogger("ars.session")
+
+
+class _Held:
+    """The ZeroMQ objects themselves. It knows no Link, so that the finaliser can own it."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.user: int | None = None  # the thread that is inside of libzmq
+        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self.sockets: list[zmq.Socket[bytes]] = []
+        self.endings: list[Callable[[], object]] = []
+
+    def release(self) -> None:
+        """Ends the processes, then the sockets, then the context. Never waits for a peer."""
+        if os.getpid() != self.owner:  # a forked copy: the objects are the parent's, and its threads are not here
+            self._abandon()
+            return
+        for end in self.endings:
+            try:
+                end()
+            except Exception:
+                _log.exception("the end of a simulator's processes failed")
+        if self.user not in (None, threading.get_ident()):
+            # The interpreter ends while a daemon thread is inside of libzmq. To close its socket now would abort.
+            self._abandon()
+            return
+        for socket in reversed(self.sockets):
+            socket.close(linger=0)
+        self.context.term()
+
+    def _abandon(self) -> None:
+        """Keeps the objects for ever, so that pyzmq never finalises them, not even when modules are cleared at exit."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
+
+class Link:
+    """A context, its sockets, and the processes that end with them.
+
+    ``close`` ends everything; the garbage collector and the end of the interpreter do the same. In a forked copy of this
+    process all of them do nothing.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._held = _Held()
+        except zmq.ZMQError as error:
+            raise _no_room(error) from None
+        self._finalize = weakref.finalize(self, self._held.release)
+
+    @property
+    def closed(self) -> bool:
+        return not self._finalize.alive or os.getpid() != self._held.owner
+
+    def socket(self, kind: int) -> zmq.Socket[bytes]:
+        """A new socket of this context, which drops what it cannot deliver when it is closed."""
+        try:
+            socket = self._held.context.socket(kind)
+            self._held.sockets.append(socket)
+            socket.setsockopt(zmq.LINGER, 0)
+        except zmq.ZMQError as error:
+            raise _no_room(error) from None
+        return socket
+
+    def bind(self, socket: zmq.Socket[bytes], endpoint: str) -> None:
+        try:
+            socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            raise _no_room(error) from None
+
+    def drop(self, socket: zmq.Socket[bytes]) -> None:
+        """Closes one of the sockets before the others."""
+        self._held.sockets.remove(socket)
+        socket.close(linger=0)
+
+    def at_end(self, end: Callable[[], object]) -> None:
+        """Calls ``end`` before the sockets are closed. It must not refer to this link."""
+        self._held.endings.append(end)
+
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
+        """The calling thread uses the sockets."""
+        before, self._held.user = self._held.user, threading.get_ident()
+        try:
+            yield
+        finally:
+            self._held.user = before
+
+    def close(self) -> None:
+        """A second call does nothing."""
+        if os.getpid() == self._held.owner:
+            self._finalize()
+
+
+def _no_room(error: zmq.ZMQError) -> Any:
+    """The error for a process that has no descriptors left for ZeroMQ."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return LaunchError(
+            "too many open files: ZeroMQ needs about 10 descriptors for a simulator. Raise the limit (ulimit -n), or "
+            "close files and simulators that are no longer needed"
+        )
+    return error
