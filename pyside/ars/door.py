@@ -3,8 +3,8 @@
 libzmq accepts every TCP connection and keeps its descriptor until the handshake succeeds, fails, or takes too long. A
 port scanner, a health check or an attacker can use up all descriptors of the process that way. The door counts the
 connections. While too many wait it is shut: the kernel drops packets that would open a connection, the sender's kernel
-tries again after a second, and nobody is turned away who would be let in. Once the simulator is there, the door is shut for
-good.
+tries again after a second, and nobody is turned away who would be let in. Once the simulator is there, the door is
+shut for good.
 """
 
 from __future__ import annotations

@@ -196,11 +196,7 @@ class Family:
         self.owner = os.getpid()
         self.directory = _socket_directory()
         self.endpoint = f"ipc://{self.directory}/host"
-        try:
-            alive_read, alive_write = os.pipe()
-        except OSError as error:
-            shutil.rmtree(self.directory, ignore_errors=True)
-            raise LaunchError(f"{self.name}: could not be started: {error.strerror} (ulimit -n)") from error
+        alive_read, alive_write = os.pipe()
         self._alive = _AlivePipe(alive_read)
         try:
             if before_start is not None:
@@ -216,7 +212,7 @@ class Family:
         assert self.process.stderr is not None
         self._stderr = _LastLines(os.dup(self.process.stderr.fileno()))
         self.process.stderr.close()
-        #: Ends the processes at once, without asking. Also called when nobody refers to this object any more, and at exit.
+        #: Ends the processes at once, without asking; called when nobody refers to this object any more, and at exit.
         self.end = weakref.finalize(
             self, _end, self.owner, self.process, self.directory, self.token, self._stderr, self._alive
         )
@@ -260,8 +256,8 @@ class Family:
         self._stderr.finish(0.3)
         if _LOADER_FAILED in self.stderr_text():
             return (
-                "before it began: a shared library that it needs was not found. Install the library, or name its folder "
-                "in LD_LIBRARY_PATH (env={'LD_LIBRARY_PATH': ...})"
+                "before it began: a shared library that it needs was not found. Install the library, or name its "
+                "folder in LD_LIBRARY_PATH (env={'LD_LIBRARY_PATH': ...})"
             )
         return "without a sign of libars. It is probably not linked against libars"
 
@@ -400,10 +396,6 @@ def _start(
             raise LaunchError(
                 f"{name}: the system cannot execute this format. Is it an executable for this machine, or a script "
                 "without a #! line?"
-            ) from error
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise LaunchError(
-                f"{name}: could not be started: too many open files. Raise the limit (ulimit -n)"
             ) from error
         if error.errno == errno.ENOENT and os.path.exists(argv[0]) and (cwd is None or os.path.isdir(cwd)):
             raise LaunchError(f"{name}: the interpreter or loader that it names does not exist") from error

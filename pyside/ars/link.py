@@ -2,8 +2,8 @@
 
 A context must outlive its sockets: libzmq waits, for ever, in the end of a context whose sockets are open. Python's
 garbage collector ends the objects of a cycle in any order, an interpreter ends at any time, and a fork copies
-everything. So one object, the Link, owns the context and all of its sockets, and one finaliser ends them, in order, with
-the processes at the other end. The finaliser holds the objects itself, which keeps them out of every cycle.
+everything. So one object, the Link, owns the context and all of its sockets, and one finaliser ends them, in order,
+with the processes at the other end. The finaliser holds the objects itself, which keeps them out of every cycle.
 
 A socket is for one thread at a time. The thread that uses it says so (``in_use``); nobody else closes it meanwhile.
 """
@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import logging
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import zmq
 
@@ -27,6 +25,8 @@ from ars.errors import LaunchError
 __all__ = ["Link"]
 
 _log = logging.getLogger("ars.session")
+
+_DESCRIPTORS = 24  # of the context, its sockets and the pipes to a simulator, with some to spare
 
 
 class _Held:
@@ -65,15 +65,13 @@ class _Held:
 class Link:
     """A context, its sockets, and the processes that end with them.
 
-    ``close`` ends everything; the garbage collector and the end of the interpreter do the same. In a forked copy of this
-    process all of them do nothing.
+    ``close`` ends everything; the garbage collector and the end of the interpreter do the same. In a forked copy of
+    this process all of them do nothing.
     """
 
     def __init__(self) -> None:
-        try:
-            self._held = _Held()
-        except zmq.ZMQError as error:
-            raise _no_room(error) from None
+        _check_room()
+        self._held = _Held()
         self._finalize = weakref.finalize(self, self._held.release)
 
     @property
@@ -82,19 +80,10 @@ class Link:
 
     def socket(self, kind: int) -> zmq.Socket[bytes]:
         """A new socket of this context, which drops what it cannot deliver when it is closed."""
-        try:
-            socket = self._held.context.socket(kind)
-            self._held.sockets.append(socket)
-            socket.setsockopt(zmq.LINGER, 0)
-        except zmq.ZMQError as error:
-            raise _no_room(error) from None
+        socket = self._held.context.socket(kind)
+        self._held.sockets.append(socket)
+        socket.setsockopt(zmq.LINGER, 0)
         return socket
-
-    def bind(self, socket: zmq.Socket[bytes], endpoint: str) -> None:
-        try:
-            socket.bind(endpoint)
-        except zmq.ZMQError as error:
-            raise _no_room(error) from None
 
     def drop(self, socket: zmq.Socket[bytes]) -> None:
         """Closes one of the sockets before the others."""
@@ -120,11 +109,17 @@ class Link:
             self._finalize()
 
 
-def _no_room(error: zmq.ZMQError) -> Any:
-    """The error for a process that has no descriptors left for ZeroMQ."""
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return LaunchError(
-            "too many open files: ZeroMQ needs about 10 descriptors for a simulator. Raise the limit (ulimit -n), or "
-            "close files and simulators that are no longer needed"
-        )
-    return error
+def _check_room() -> None:
+    """libzmq ends the whole process if it gets no descriptor in the middle of something. So look before."""
+    opened: list[int] = []
+    try:
+        for _ in range(_DESCRIPTORS):
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        raise LaunchError(
+            f"too many open files: a simulator takes up to {_DESCRIPTORS} descriptors here, and the system gives "
+            f"{len(opened)}. Raise the limit (ulimit -n), or close files and simulators that are no longer needed"
+        ) from error
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)

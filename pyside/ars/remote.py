@@ -163,8 +163,8 @@ class Visitor:
     def never_began(self, within: float) -> LaunchError:
         strangers = f", but {self._refused:,} messages or keys of strangers did" if self._refused else ""
         return LaunchError(
-            f"{self.endpoint}: no simulator came within {within:g} s (startup_timeout){strangers}. While the controller "
-            f"waits, run on the simulator's machine\n  {self._start_line}\nIt says on its stderr what is wrong"
+            f"{self.endpoint}: no simulator came within {within:g} s (startup_timeout){strangers}. While the "
+            f"controller waits, run on the simulator's machine\n  {self._start_line}\nIt says on its stderr what is wrong"
         )
 
     def admitted(self, peer: bytes) -> None:

@@ -72,7 +72,7 @@ class Session:
         closing: threading.Event | None = None,
     ) -> None:
         """``sites``: those that an earlier family of the same simulator had; they keep their ids. ``listen``: the
-        simulator is not started, but awaited there. ``closing``: whoever sets it wants the handshake, or the run, to end
+        simulator is not started, but awaited there. ``closing``: once set, the handshake or the run ends
         with RunInterrupted."""
         self.sites = SiteTable(sites)
         self._owner = os.getpid()
@@ -89,7 +89,7 @@ class Session:
                 self._family = Visitor(self._link, self._socket, listen)
             else:
                 self._family = Family(
-                    command, workers=workers, env=env, cwd=cwd, show_stdout=show_stdout, before_start=self._bind
+                    command, workers=workers, env=env, cwd=cwd, show_stdout=show_stdout, before_start=self._socket.bind
                 )
                 self._link.at_end(self._family.end)
         except BaseException:
@@ -110,13 +110,10 @@ class Session:
         socket.setsockopt(zmq.MAXMSGSIZE, native.MAX_MESSAGE)
         return socket
 
-    def _bind(self, endpoint: str) -> None:
-        self._link.bind(self._socket, endpoint)
-
     # ---- the handshake -----------------------------------------------------------------------------------------------
 
     def _handshake(self, startup_timeout: float) -> Hello:
-        """Whoever comes and whatever they say, every pass looks at the deadline and at everything else that can end it."""
+        """Whoever comes and whatever they say, every pass looks at everything that can end it: the deadline too."""
         self._family.wait_loaded()
         deadline = time.monotonic() + startup_timeout
         while True:

@@ -1,7 +1,7 @@
 """One owner of the controller's sockets and processes: whoever lets go of a Simulator, whenever and in whatever thread.
 
-Everything that used to hang runs in a process of its own, under a hard time limit. A limit is long: it says that there is
-no hang, not how fast the machine is.
+Everything that used to hang runs in a process of its own, under a hard time limit. The limit is long: it says that there
+is no hang, not how fast the machine is.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def closed_by_another_thread():
     sim = ars.Simulator(path, workers=1); sim.prior(1, seed=1)
     thread = threading.Thread(target=sim.close); thread.start(); thread.join()
 
-kinds = [unclosed_in_a_cycle, never_used, closed_in_a_cycle, closed_twice, used_after_close, with_block, in_an_exception,
-         bad_input, in_a_thread, closed_by_another_thread]
+kinds = [unclosed_in_a_cycle, never_used, closed_in_a_cycle, closed_twice, used_after_close, with_block,
+         in_an_exception, bad_input, in_a_thread, closed_by_another_thread]
 for turn in range(200):
     kinds[turn % len(kinds)]()
     if random.random() < 0.2: gc.collect()
@@ -221,7 +221,7 @@ def test_a_forked_copy_has_nothing_to_do_with_ours(code: str, csim: Callable[[st
     assert "ended\n" in run_alone(code, csim("gaussian"))
 
 
-# ---- close ------------------------------------------------------------------------------------------------------------
+# ---- close -----------------------------------------------------------------------------------------------------------
 
 
 def _until_running(sim: ars.Simulator) -> None:

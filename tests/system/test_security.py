@@ -282,14 +282,15 @@ def test_strangers_are_refused_and_the_right_one_comes_in(
         assert wrong.wait(40) == 1
         assert "the controller refused: HELLO: the token is not the one" in said(tmp_path, 1)
         assert half.wait(40) == 1
-        assert "the connection before it said WELCOME; do the two key files belong together?" in said(tmp_path, 0)
+        assert "the controller does not know this key: the two key files are not of one pair" in said(tmp_path, 0)
         assert not coming.done()
         start(endpoint, ARS_KEY=str(pair[1]))
         sim = coming.result(60)
     with sim:
         second = start(endpoint, ARS_KEY=str(pair[1]))
         assert_same(sim, right)
-        assert second.wait(40) == 1
+        assert second.wait(60) == 1
+        assert "it has its simulator already" in said(tmp_path, 3)
         assert_same(sim, right)
     context.destroy(linger=0)
 
@@ -313,7 +314,7 @@ def test_a_strangers_controller_hears_nothing(pair: tuple[Path, Path], start: An
     process = start(rogue.getsockopt_string(zmq.LAST_ENDPOINT), ARS_KEY=str(pair[1]))
     assert process.wait(40) == 1
     assert not rogue.poll(100)
-    assert "before it said WELCOME; do the two key files belong together?" in said(tmp_path)
+    assert "before it said WELCOME: either the two key files are not of one pair, or" in said(tmp_path)
     context.destroy(linger=0)
 
 

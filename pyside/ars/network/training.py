@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from ars.errors import ArsError, RunInterrupted
+from ars.interrupts import Interrupts
 from ars.network.batches import Batcher, split
 from ars.network.checkpoint import CheckpointError, TrainingState
 from ars.network.core import Growth, ProposalNetwork
@@ -32,7 +33,6 @@ from ars.network.history import Entry, TrainingHistory
 from ars.network.sources import Part, Prefetch, Source
 from ars.network.trace_batch import Batch
 from ars.network.vocabulary import Vocabulary
-from ars.interrupts import Interrupts
 
 __all__ = ["Callbacks", "Trainer", "TrainingConfig", "TrainingError", "held_out_batches", "train"]
 
