@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import errno
 import logging
 import os
 import secrets
-import select
 import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +18,7 @@ from pathlib import Path
 
 from ars.errors import LaunchError
 from ars.leftovers import remove_stale
+from ars.pipes import AlivePipe, LastLines
 
 __all__ = ["Family", "find_host", "resolve_command"]
 
@@ -78,102 +76,6 @@ def resolve_command(command: Sequence[str], env: Mapping[str, str], cwd: str | N
     raise LaunchError(f"{name}: there is no such executable on the PATH{hint}")
 
 
-class _LastLines:
-    """Drains a pipe in a small thread, hands every line to the log and keeps the last ones for error messages.
-
-    The thread closes the pipe: it may be held up (the log is the user's), and nobody else may close what it reads.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._lines: collections.deque[str] = collections.deque(maxlen=40)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._drain, name="ars-stderr", daemon=True)
-        self._thread.start()
-
-    def _drain(self) -> None:
-        with contextlib.closing(os.fdopen(self._descriptor, "rb", buffering=0)):
-            self._read_lines()
-
-    def _read_lines(self) -> None:
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN | select.POLLHUP)
-        rest = b""
-        while True:
-            if not poll.poll(100):
-                if self._stop.is_set():  # somebody outside our family keeps the pipe open
-                    break
-                continue
-            chunk = os.read(self._descriptor, 65536)
-            if not chunk:
-                break
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                self._keep(line)
-            if len(rest) > 8192:
-                self._keep(rest)
-                rest = b""
-        if rest:
-            self._keep(rest)
-
-    def _keep(self, line: bytes) -> None:
-        text = line[:8192].decode("utf-8", "replace").rstrip()
-        self._lines.append(text[:500])
-        _log.info("%s", text)
-
-    def text(self) -> str:
-        return "\n".join(self._lines)
-
-    def finish(self, within: float = 1.0) -> None:
-        """Waits for what is still in the pipe."""
-        self._thread.join(within)
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join(2.0)
-
-
-class _AlivePipe:
-    """What libars writes at start-up: "A" when it is loaded; "S" when it has split, and this process is about to become
-    ars-host; "E" and a text if the program cannot be a simulator."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._ended = False
-        self.loaded = False
-        self.split = False
-
-    def read(self, seconds: float) -> str:
-        """Waits this long for news. Returns the reason if libars has given up."""
-        news = self._chunk(seconds)
-        if news.startswith(b"A"):
-            self.loaded = True
-            news = news[1:]
-        if news.startswith(b"S"):
-            self.split = True
-            news = news[1:]
-        if not news.startswith(b"E"):
-            return ""
-        while more := self._chunk(0.1):
-            news += more
-        return news[1:].decode("utf-8", "replace").strip() or "libars gave no reason"
-
-    def _chunk(self, seconds: float) -> bytes:
-        if self._ended:
-            time.sleep(min(seconds, 0.02))
-            return b""
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLIN)
-        if not poll.poll(seconds * 1000):
-            return b""
-        chunk = os.read(self._descriptor, 4096)
-        self._ended = not chunk
-        return chunk
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
 class Family:
     """One running simulator: ars-host, the zygote and the workers. Ends with ``close``, at the latest at exit."""
 
@@ -197,7 +99,7 @@ class Family:
         self.directory = _socket_directory()
         self.endpoint = f"ipc://{self.directory}/host"
         alive_read, alive_write = os.pipe()
-        self._alive = _AlivePipe(alive_read)
+        self._alive = AlivePipe(alive_read)
         try:
             if before_start is not None:
                 before_start(self.endpoint)
@@ -210,7 +112,7 @@ class Family:
         finally:
             os.close(alive_write)
         assert self.process.stderr is not None
-        self._stderr = _LastLines(os.dup(self.process.stderr.fileno()))
+        self._stderr = LastLines(os.dup(self.process.stderr.fileno()))
         self.process.stderr.close()
         #: Ends the processes at once, without asking; called when nobody refers to this object any more, and at exit.
         self.end = weakref.finalize(
@@ -449,7 +351,7 @@ def _kill_members(token: str) -> list[int]:
 
 
 def _end(
-    owner: int, process: subprocess.Popen[bytes], directory: str, token: str, stderr: _LastLines, alive: _AlivePipe
+    owner: int, process: subprocess.Popen[bytes], directory: str, token: str, stderr: LastLines, alive: AlivePipe
 ) -> None:
     """Whatever is still there goes: processes, pipe, thread, socket. Only in the process that started them."""
     if os.getpid() != owner:

@@ -164,7 +164,8 @@ class Visitor:
         strangers = f", but {self._refused:,} messages or keys of strangers did" if self._refused else ""
         return LaunchError(
             f"{self.endpoint}: no simulator came within {within:g} s (startup_timeout){strangers}. While the "
-            f"controller waits, run on the simulator's machine\n  {self._start_line}\nIt says on its stderr what is wrong"
+            f"controller waits, run on the simulator's machine\n  {self._start_line}\n"
+            "It says on its stderr what is wrong"
         )
 
     def admitted(self, peer: bytes) -> None:
