@@ -32,8 +32,9 @@ _DESCRIPTORS = 24  # of the context, its sockets and the pipes to a simulator, w
 class _Held:
     """The ZeroMQ objects themselves. It knows no Link, so that the finaliser can own it."""
 
-    def __init__(self) -> None:
+    def __init__(self, stop: Callable[[], object]) -> None:
         self.owner = os.getpid()
+        self.stop = stop
         self.user: int | None = None  # the thread that is inside of libzmq
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.sockets: list[zmq.Socket[bytes]] = []
@@ -44,13 +45,16 @@ class _Held:
         if os.getpid() != self.owner:  # a forked copy: the objects are the parent's, and its threads are not here
             self._abandon()
             return
+        # The interpreter ends while a daemon thread is inside of libzmq. To close its socket now would abort.
+        in_use = self.user not in (None, threading.get_ident())
+        if in_use:
+            self.stop()
         for end in self.endings:
             try:
                 end()
             except Exception:
                 _log.exception("the end of a simulator's processes failed")
-        if self.user not in (None, threading.get_ident()):
-            # The interpreter ends while a daemon thread is inside of libzmq. To close its socket now would abort.
+        if in_use:
             self._abandon()
             return
         for socket in reversed(self.sockets):
@@ -66,12 +70,13 @@ class Link:
     """A context, its sockets, and the processes that end with them.
 
     ``close`` ends everything; the garbage collector and the end of the interpreter do the same. In a forked copy of
-    this process all of them do nothing.
+    this process all of them do nothing. ``stop`` is called if a thread still uses the sockets then; it must
+    not refer to this link.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stop: Callable[[], object]) -> None:
         _check_room()
-        self._held = _Held()
+        self._held = _Held(stop)
         self._finalize = weakref.finalize(self, self._held.release)
 
     @property

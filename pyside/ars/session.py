@@ -81,7 +81,7 @@ class Session:
         self._sent = self._received = 0
         self._closing = closing or threading.Event()
         self.summary: RunSummary | None = None  # of the last run, whatever ended it
-        self._link = Link()
+        self._link = Link(self._closing.set)
         self._family: Family | Visitor
         try:
             self._socket = self._open_socket()

@@ -1,7 +1,7 @@
 """One owner of the controller's sockets and processes: whoever lets go of a Simulator, whenever and in whatever thread.
 
-Everything that used to hang runs in a process of its own, under a hard time limit. The limit is long: it says that there
-is no hang, not how fast the machine is.
+Everything that used to hang runs in a process of its own, under a hard time limit. The limit is long: it says that
+there is no hang, not how fast the machine is.
 """
 
 from __future__ import annotations
