@@ -1,6 +1,7 @@
 # Everything from a bare machine: `make demo` and `make test` install what is missing, build, and run.
 #
 #   make demo     run the demonstration; its output is in demo/
+#   make check    the quick loop, a minute on two cores: lint, C tests, unit tests
 #   make test     lint, C tests, C tests under sanitizers, Python and system tests
 #   make lint     ruff, mypy, clang-format       make format   apply what the linters can
 #   make fuzz     10 million inputs for every decoder (FUZZ_RUNS=...); findings stay in build-fuzz/
@@ -35,7 +36,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: all demo test fuzz chaos inject soak build build-asan install lint lint-only format clean setup-build setup-test bench results
+.PHONY: all demo check test fuzz chaos inject soak build build-asan install lint lint-only format clean setup-build setup-test bench results
 
 all: build
 
@@ -48,6 +49,9 @@ results: install
 
 bench: install
 	$(VENV)/bin/ars bench all --out docs/performance.json --plots docs/figures --into docs/performance.md
+
+check: setup-test install build
+	@tools/test.sh check
 
 test: setup-test install build build-asan
 	@tools/test.sh
