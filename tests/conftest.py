@@ -48,9 +48,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that start simulators, by where they are or by what they ask for; others say so with the marker."""
+    quiet = [ROOT / "tests" / folder for folder in NO_SIMULATORS]
     for item in items:
-        folder = item.path.relative_to(ROOT / "tests").parts[0]
-        if folder not in NO_SIMULATORS or {"csim", "started"} & set(getattr(item, "fixturenames", ())):
+        asks = {"csim", "started"} & set(getattr(item, "fixturenames", ()))
+        if asks or not any(item.path.is_relative_to(folder) for folder in quiet):
             item.add_marker("simulator")
 
 
