@@ -1,11 +1,14 @@
 # Everything from a bare machine: `make demo` and `make test` install what is missing, build, and run.
 #
 #   make demo     run the demonstration; its output is in demo/
+#   make check    the quick loop, a minute on two cores: lint, C tests, unit tests
 #   make test     lint, C tests, C tests under sanitizers, Python and system tests
+#   make sanitize C tests under ASan and UBSan   make docs     run the code of README and docs, check links and versions
 #   make lint     ruff, mypy, clang-format       make format   apply what the linters can
 #   make fuzz     10 million inputs for every decoder (FUZZ_RUNS=...); findings stay in build-fuzz/
 #   make chaos    a minute of killing processes; make inject: every call fails in turn; make soak: 20 minutes, all flat?
 #   make build    CMake build in build/          make clean    remove everything that was made here
+#   make dist     sdist and wheel, in dist/
 #   make bench    measure speed, and renew docs/performance.md
 #   make results  the paper's experiments in full, into results/ and docs/results/; hours, can be interrupted
 #
@@ -35,7 +38,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: all demo test fuzz chaos inject soak build build-asan install lint lint-only format clean setup-build setup-test bench results
+.PHONY: all demo check test sanitize docs dist fuzz chaos inject soak build build-asan install lint lint-only format clean setup-build setup-test bench results
 
 all: build
 
@@ -49,11 +52,24 @@ results: install
 bench: install
 	$(VENV)/bin/ars bench all --out docs/performance.json --plots docs/figures --into docs/performance.md
 
+check: setup-test install build
+	@tools/test.sh check
+
 test: setup-test install build build-asan
 	@tools/test.sh
 
+sanitize: setup-test build-asan
+	@ctest --test-dir $(BUILD_ASAN) --output-on-failure --no-tests=error -j $(JOBS)
+
 fuzz: setup-test install
 	@tools/fuzz.sh
+
+docs: setup-test install build
+	$(LONG_TEST) tests/system/test_docs.py tests/system/test_readme.py tests/pyside/test_project.py
+
+dist: setup-build $(VENV)/.requirements
+	@rm -rf dist
+	@$(VENV)/bin/python -m build --no-isolation --outdir dist .
 
 # ---- the long forms of tests that are short in `make test` -------------------------------------------------------
 

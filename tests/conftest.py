@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -21,6 +22,7 @@ import ars
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = f"ARS_TEST_SESSION={uuid.uuid4().hex}"  # every process that a test starts inherits it, and keeps it as an orphan
+NO_SIMULATORS = ("pyside", "unit", "fuzz")  # folders of tests
 PATIENCE = 30.0  # seconds that processes have to disappear after a test
 
 
@@ -42,6 +44,15 @@ def pytest_configure(config: pytest.Config) -> None:
         built = build_directory() / "bridge" / "ars-host"
         if built.exists():
             os.environ["ARS_HOST"] = str(built)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start simulators, by where they are or by what they ask for; others say so with the marker."""
+    quiet = [ROOT / "tests" / folder for folder in NO_SIMULATORS]
+    for item in items:
+        asks = {"csim", "started"} & set(getattr(item, "fixturenames", ()))
+        if asks or not any(item.path.is_relative_to(folder) for folder in quiet):
+            item.add_marker("simulator")
 
 
 def _own_temporary_directory(config: pytest.Config) -> None:
@@ -87,6 +98,38 @@ def _processes() -> dict[int, str]:
     return found
 
 
+class _Started:
+    """Whether this process has started another one since the last look. A test that has not leaves none behind, so the
+    walk through /proc is for the others."""
+
+    events = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"})
+
+    def __init__(self) -> None:
+        self.noticed = False
+        sys.addaudithook(self._notice)
+
+    def _notice(self, event: str, arguments: tuple[Any, ...]) -> None:
+        del arguments
+        if event in self.events:
+            self.noticed = True
+
+    def any(self) -> bool:
+        """Also if it was started in a way that the interpreter does not see, and is still there."""
+        return self.noticed or any(_has_children(task) for task in os.listdir("/proc/self/task"))
+
+
+def _has_children(task: str) -> bool:
+    try:
+        return bool(Path(f"/proc/self/task/{task}/children").read_bytes())
+    except ProcessLookupError:  # the thread has ended
+        return False
+    except OSError:  # a kernel that does not say
+        return os.path.exists(f"/proc/self/task/{task}")
+
+
+STARTED = _Started()
+
+
 def _alive(pid: str) -> bool:
     return pid.isdigit() and os.path.exists(f"/proc/{pid}")
 
@@ -107,7 +150,7 @@ def _threads() -> set[str]:
 
 
 def _everything() -> dict[str, str]:
-    found = {f"process {pid}": what for pid, what in _processes().items()}
+    found = {f"process {pid}": what for pid, what in _processes().items()} if STARTED.any() else {}
     found.update({f"file {path}": "" for path in _files()})
     found.update({f"thread {name}": "" for name in _threads()})
     return found
@@ -128,6 +171,7 @@ def nothing_left_behind(known_leftovers: dict[str, str]) -> Iterator[None]:
         left := {k: v for k, v in _everything().items() if k not in known_leftovers}
     ) and time.monotonic() < deadline:
         time.sleep(0.05)
+    STARTED.noticed = False
     if left:
         known_leftovers.update(left)
         pytest.fail("this test left behind:\n" + "\n".join(f"{k} {v}" for k, v in left.items()), pytrace=False)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# test.sh: runs every check of `make test`, also after one has failed, and ends with a summary.
+# test.sh [check]: runs every check of `make test`, or of `make check`, also after one has failed, and ends with a summary.
 # The Makefile has built what is tested: BUILD, BUILD_ASAN (CMake) and VENV (the installed package).
 set -u
 cd "$(dirname "$0")/.."
@@ -49,10 +49,25 @@ run_pytest() {
     return $verdict
 }
 
+# Tests that start neither simulators nor compilers, on all cores. One thread each: torch's own would wait for each other.
+run_unit_tests() {
+    # shellcheck disable=SC2086 # several arguments
+    OMP_NUM_THREADS=1 "${pytest[@]}" -q -n "$JOBS" --dist worksteal -m 'not slow and not compiler and not simulator' \
+        --durations-min=1 tests/pyside ${PYTEST_ARGS:-}
+}
+
+c_tests() { # c_tests BUILD_DIRECTORY
+    ctest --test-dir "$1" --output-on-failure --no-tests=error -j "$JOBS"
+}
+
 stage 'lint' make --no-print-directory lint-only
-stage 'C tests' ctest --test-dir "$BUILD" --output-on-failure --no-tests=error -j "$JOBS"
-stage 'C tests under ASan and UBSan' ctest --test-dir "$BUILD_ASAN" --output-on-failure --no-tests=error -j "$JOBS"
-stage 'Python and system tests' run_pytest
+stage 'C tests' c_tests "$BUILD"
+if [ "${1:-}" = check ]; then
+    stage 'unit tests' run_unit_tests
+else
+    stage 'C tests under ASan and UBSan' c_tests "$BUILD_ASAN"
+    stage 'Python and system tests' run_pytest
+fi
 
 printf '\n==> summary\n'
 printf '%s\n' "${summary[@]}"

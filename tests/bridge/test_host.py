@@ -14,6 +14,8 @@ import pytest
 import zmq
 from fake_controller import NORMAL_3, PATIENCE, PROTOCOL, TOKEN, Launch, Step, g, reply_all, reply_by_trace
 
+pytestmark = pytest.mark.compiler
+
 # ---- the greeting ----------------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,8 @@ from fake_controller import (
     reply_by_trace,
 )
 
+pytestmark = pytest.mark.compiler
+
 
 def test_deaths_cost_one_trace_each(launch: Launch) -> None:
     c = launch(plan="3=crash,50=exit,51=fail,52=partial,53=badsite,200=crash,201=crash")

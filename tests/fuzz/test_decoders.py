@@ -9,6 +9,8 @@ from fuzz_decoders import DECODERS, CChecks, Frames, Mutator, check, fuzz, golde
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.compiler
+
 RUNS = {"hello": 2000, "sites": 2000, "steps": 2000, "traces": 1500, "done": 2000, "error": 2000}
 TYPES = {"hello": 1, "sites": 4, "steps": 5, "traces": 7, "done": 8, "error": 11}
 

@@ -20,7 +20,7 @@ COMPILER = {"c": "cc", "cpp": "c++"}
 VARIANTS = list(itertools.product(("cmake", "pkgconfig"), COMPILER, ("shared", "static")))
 
 # The whole module shares one build and one install, and the first test pays for them.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow, pytest.mark.compiler]
 
 
 def run(*command: str | Path, **environment: str) -> str:

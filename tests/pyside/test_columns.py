@@ -163,6 +163,7 @@ def test_empty_and_wrong_masks() -> None:
         cols.select(pack([Trace(0), Trace(1)]), [True])
 
 
+@pytest.mark.slow
 def test_a_million_traces_in_random_order() -> None:
     n = 1_000_000
     rng = np.random.default_rng(1)

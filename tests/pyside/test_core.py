@@ -426,6 +426,7 @@ def test_importing_ars_imports_no_torch() -> None:
 # ---- learning ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_learns_a_conditional_gaussian() -> None:
     """x ~ Normal(0, 1), then z ~ Normal(x, 1), y ~ Normal(z, 0.3): the posteriors are known."""
     torch.manual_seed(0)

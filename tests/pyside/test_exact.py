@@ -15,6 +15,8 @@ import pytest
 
 import exact
 
+pytestmark = pytest.mark.slow
+
 SIGMAS = 4.0
 TRACES = 10_000
 

@@ -234,6 +234,7 @@ def test_the_reference_of_mini_sherpa_is_the_mean_likelihood() -> None:
     assert abs(found.log_evidence - (logs.max() + math.log(plain.mean()))) < 4 * error
 
 
+@pytest.mark.slow
 def test_the_reference_of_mini_sherpa_finds_every_order_of_the_particles() -> None:
     """Three particles: points from the whole cube, which can miss nothing, agree with those around the modes."""
     rng = np.random.default_rng(7)

@@ -482,6 +482,7 @@ print(min(b - a for a, b in zip(seen, seen[1:])))  # now and then a round has th
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a matter of glibc's allocator")
+@pytest.mark.slow
 def test_what_a_batch_frees_is_kept_for_the_next() -> None:
     def faults(how: str) -> int:
         env = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))}

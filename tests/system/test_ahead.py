@@ -12,6 +12,8 @@ from build_helpers import COMPILERS, Builder, Variant
 
 import ars
 
+pytestmark = pytest.mark.compiler
+
 SOURCE = Path(__file__).resolve().parent / "ahead" / "guesses.c"
 OBSERVE = {"data": 0.3}
 TRACES = 80

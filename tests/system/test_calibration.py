@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 pytestmark = [
     pytest.mark.timeout(400),
+    pytest.mark.slow,
     pytest.mark.usefixtures("one_torch_thread"),
 ]
 

@@ -18,6 +18,8 @@ from family_tools import ROLES, Chaos, members, wait_for
 import ars
 from ars.columns import select
 
+pytestmark = pytest.mark.slow
+
 SECONDS = float(os.environ.get("ARS_CHAOS_SECONDS", "6"))
 TRACES = 200
 OBSERVE = {"y1": 0.0, "y2": 0.0}

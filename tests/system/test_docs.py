@@ -26,6 +26,8 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
+@pytest.mark.compiler
 @pytest.mark.usefixtures("one_torch_thread")
 def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "decay.c"

@@ -22,6 +22,8 @@ from family_tools import ROLES, end, environment, members, wait_for
 import ars
 from ars.cli import main
 
+pytestmark = [pytest.mark.slow, pytest.mark.compiler]
+
 HERE = Path(__file__).resolve().parent
 BUDGET = ars.Budget(M=2, N=4)
 OBSERVE = {"y1": 0.0, "y2": 0.0}

@@ -18,6 +18,8 @@ from build_helpers import COMPILERS, ROOT, Builder, Variant
 
 import ars
 
+pytestmark = [pytest.mark.slow, pytest.mark.compiler]
+
 HERE = Path(__file__).resolve().parent
 ALL = os.environ.get("ARS_INJECT") == "all"
 PLAN = struct.Struct("<16siii")

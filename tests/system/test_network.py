@@ -25,6 +25,7 @@ from ars.network import ProposalNetwork, SiteSpec, Vocabulary, proposer  # noqa:
 from ars.network.core import NetworkConfig  # noqa: E402
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(400),  # a test that is the first to use a network trains it
     pytest.mark.usefixtures("one_torch_thread"),
 ]
@@ -193,6 +194,7 @@ def numbers(encoded: bytes) -> np.ndarray:
     return np.frombuffer(encoded, offset=8)
 
 
+@pytest.mark.compiler
 def test_tries_and_continuations_get_equal_proposals_for_equal_values(watched: list[Watched], tmp_path: Path) -> None:
     """All values are small integers, so the same ones come again and again: in tries, continuations and traces."""
     source = tmp_path / "tries.c"

@@ -58,7 +58,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Array: TypeAlias = npt.NDArray[Any]
 
 # A test alone pays for the generation and the compilation of all programs; the last ones for the runs of all.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow, pytest.mark.compiler]
 
 
 # ---- the programs, compiled -------------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ import pytest
 from scipy import integrate, stats
 from tests.system.build_helpers import Builder, Variant
 
+pytestmark = pytest.mark.compiler
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -125,6 +125,7 @@ int main(int argc, char **argv) { return ars_main(argc, argv, model, NULL); }
 """
 
 
+@pytest.mark.compiler
 def test_tries_beyond_the_limit_of_a_record_fail_the_trace_and_say_what_to_do(tmp_path: Path) -> None:
     source = tmp_path / "long.c"
     source.write_text(LONG)

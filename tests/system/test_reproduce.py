@@ -18,7 +18,7 @@ from ars.reproduce.beta import METHODS
 from ars.reproduce.records import unpack
 
 pytest.importorskip("matplotlib")
-pytestmark = pytest.mark.timeout(600)  # seconds on a quiet machine
+pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]  # minutes where others work
 LIMIT = 4.0
 
 
