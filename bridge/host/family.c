@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crash_says.h"
 #include "host.h"
 
 enum { SPAWN_LIMIT_S = 60, KILL_LIMIT_S = 10, STOP_LIMIT_MS = 2000, FORK_TRIES = 5, FIRST_BACKOFF_MS = 100 };
@@ -75,8 +76,8 @@ static struct ars_wire_failure failure_of(const struct host *host, const struct 
     if (WIFSIGNALED(status)) {
         f.kind = ARS_FAIL_CRASH;
         f.detail = WTERMSIG(status);
-        snprintf(f.text, sizeof f.text, "the simulator was ended by signal %d (%s) in this trace", f.detail,
-                 strsignal(f.detail));
+        snprintf(f.text, sizeof f.text, "the simulator was ended by signal %d (%s) in this trace%s", f.detail,
+                 strsignal(f.detail), ars__crash_hint(f.detail));
     } else {
         f.kind = ARS_FAIL_EXIT;
         f.detail = WIFEXITED(status) ? WEXITSTATUS(status) : status;

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crash_says.h"
 #include "futex.h"
 #include "process.h"
 
@@ -84,8 +85,8 @@ static void describe_end(struct ars__snapshot *s, int status, const char *what, 
     if (status >= 0 && WIFSIGNALED(status)) {
         f->kind = ARS_FAIL_CRASH;
         f->detail = WTERMSIG(status);
-        snprintf(f->text, sizeof f->text, "%s of the loop %s was ended by signal %d (%s)", what, loop, f->detail,
-                 strsignal(f->detail));
+        snprintf(f->text, sizeof f->text, "%s of the loop %s was ended by signal %d (%s)%s", what, loop, f->detail,
+                 strsignal(f->detail), ars__crash_hint(f->detail));
     } else if (status >= 0 && WIFEXITED(status)) {
         f->kind = ARS_FAIL_EXIT;
         f->detail = WEXITSTATUS(status);
