@@ -95,14 +95,20 @@ def test_a_continuation_reaches_no_more_than_its_worker(
     assert_same(found, right, but=strays)
 
 
+@pytest.mark.parametrize("where", ["overrun", "overrun_below"])
 @pytest.mark.parametrize("workers", [1, WORKERS])
-def test_an_array_that_is_overrun_in_a_workers_fourth_trace(workers: int, stray: Callable[..., ars.Simulator]) -> None:
+def test_an_array_that_is_overrun_in_a_workers_fourth_trace(
+    where: str, workers: int, stray: Callable[..., ars.Simulator], caplog: pytest.LogCaptureFixture
+) -> None:
     """17,600 bytes past the end of 64 MB. A new process runs the trace again, as its first: it is right."""
     options: dict[str, Any] = {"traces": 300, "budget": ars.Budget(M=1, N=1), "proposals": None}
     right = posterior(stray("nowhere", workers=workers), **options)
-    found = posterior(stray("overrun", workers=workers), **options)
+    assert "run again" not in caplog.text
+    found = posterior(stray(where, workers=workers), **options)
     assert not found.failures
     assert_same(found, right)
+    assert where == "overrun" or found.stats["replays"] > 20  # malloc may have put the array elsewhere
+    assert ("run again because its process had died" in caplog.text) == (found.stats["replays"] > 0)
 
 
 @pytest.mark.parametrize("byte", [0x00, 0xFF, 0xA5])

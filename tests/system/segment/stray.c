@@ -27,14 +27,6 @@ static void run_over(double *array) {
     for (int i = 0; i < OVERRUN; i++) past[i] = 0.5 + i;
 }
 
-/* As malloc places it: below all that is mapped, so below the segment. */
-static void overrun(void) {
-    double *array = malloc(ARRAY);
-    if (!array) abort();
-    run_over(array);
-    free(array);
-}
-
 static void *map_at(uintptr_t address) {
     void *made = mmap((void *)address, ARRAY, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
@@ -49,6 +41,13 @@ static double *neighbour_below(void) {
         if (array) return array;
     }
     abort();
+}
+
+/* As malloc places it, below all that is mapped; or right below the segment, wherever that is. */
+static void overrun(void) {
+    double *array = at("overrun") ? malloc(ARRAY) : neighbour_below();
+    if (!array) abort();
+    run_over(array);
 }
 
 /* The other end: an array that is left at its front. Something else may be mapped there, which will do as well. */
@@ -106,8 +105,8 @@ static double loop(bool strays) {
 static void model(void *in_continuations) {
     static int traces;
     double x = ars_sample("x", ars_normal(0, 1));
-    bool strays = x > 1 && !at("overrun");
-    if (at("overrun") && ++traces == 4) overrun();
+    bool once = at("overrun") || at("overrun_below"), strays = x > 1 && !once;
+    if (once && ++traces == 4) overrun();
     if (strays && !in_continuations) stray();
     double u = loop(strays && in_continuations);
     ars_observe("y", ars_normal(x, 0.5));
