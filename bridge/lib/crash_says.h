@@ -8,10 +8,9 @@
  * and libars takes none. */
 static inline const char *ars__crash_hint(int number) {
     if (number != SIGSEGV && number != SIGBUS) return "";
-    return ": it accessed memory outside its own, most often past the end of an array, or ran out of stack. libars "
-           "guards "
-           "the memory that its processes share, so an overrun into it ends the same way. Replay the trace in a "
-           "debugger to find the line";
+    return ": it accessed memory outside its own, most often past the end of an array, or ran out of stack. The memory "
+           "that libars shares between processes is guarded, so an overrun into it ends the same way. Replay the trace "
+           "in a debugger to find the line";
 }
 
 #endif /* ARS_CRASH_SAYS_H */
