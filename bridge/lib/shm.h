@@ -39,7 +39,7 @@ enum {
     ARS__SCRIPT_BYTES = 1024,
     ARS__MOST_STEPS = 128, /* in one question */
     ARS__GUARD = 64 << 10, /* between two parts: whole pages on every machine, wider than most strides */
-    ARS__EXIT_FAILED = 86 /* a process of ours that has reported its failure */
+    ARS__EXIT_FAILED = 86  /* a process of ours that has reported its failure */
 };
 
 /* ---- mailboxes --------------------------------------------------------------------------------------------------- */
