@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crash_says.h"
 #include "host.h"
 
 enum { SPAWN_LIMIT_S = 60, KILL_LIMIT_S = 10, STOP_LIMIT_MS = 2000, FORK_TRIES = 5, FIRST_BACKOFF_MS = 100 };
@@ -54,7 +55,7 @@ void ars__family_condemn(struct host *host, uint32_t w, enum ars_failure_kind ki
     va_list args;
     va_start(args, format);
     worker->doom = (struct ars_wire_failure){.trace = ars__current_trace(worker), .kind = kind};
-    ars__family_where(host, &ars__worker_at(host->shm, w)->where, &worker->doom);
+    ars__family_where(host, &ars__worker_at(host->shm, host->per_worker, w)->where, &worker->doom);
     vsnprintf(worker->doom.text, sizeof worker->doom.text, format, args);
     va_end(args);
     ars__family_kill(host, w);
@@ -70,12 +71,13 @@ void ars__family_where(const struct host *host, const struct ars__where *where, 
 
 static struct ars_wire_failure failure_of(const struct host *host, const struct worker *worker, int status) {
     struct ars_wire_failure f = {.trace = ars__current_trace(worker)};
-    ars__family_where(host, &ars__worker_at(host->shm, (uint32_t)(worker - host->workers))->where, &f);
+    ars__family_where(host, &ars__worker_at(host->shm, host->per_worker, (uint32_t)(worker - host->workers))->where,
+                      &f);
     if (WIFSIGNALED(status)) {
         f.kind = ARS_FAIL_CRASH;
         f.detail = WTERMSIG(status);
-        snprintf(f.text, sizeof f.text, "the simulator was ended by signal %d (%s) in this trace", f.detail,
-                 strsignal(f.detail));
+        snprintf(f.text, sizeof f.text, "the simulator was ended by signal %d (%s) in this trace%s", f.detail,
+                 strsignal(f.detail), ars__crash_hint(f.detail));
     } else {
         f.kind = ARS_FAIL_EXIT;
         f.detail = WIFEXITED(status) ? WEXITSTATUS(status) : status;
@@ -102,13 +104,20 @@ static void account(struct host *host, struct worker *worker, int status) {
     ars__requeue(host, ars__current_trace(worker), worker->count - worker->finished);
 }
 
+void ars__family_count(struct host *host, uint32_t w) {
+    uint32_t alive =
+        atomic_load_explicit(&ars__worker_at(host->shm, host->per_worker, w)->snapshots_alive, memory_order_relaxed);
+    if (alive > host->per_worker) alive = host->per_worker;
+    atomic_store_explicit(&host->shm->snapshots_alive[w], alive, memory_order_relaxed);
+}
+
 /* As the segment was before the first worker lived here. */
 static void reset(struct host *host, uint32_t w) {
-    struct ars__worker *shared = ars__worker_at(host->shm, w);
+    struct ars__worker *shared = ars__worker_at(host->shm, host->per_worker, w);
     struct worker *worker = &host->workers[w];
     ars__relay_reset(host, w);
     for (uint32_t i = 0; i < host->per_worker; i++) {
-        struct ars__snapshot *s = ars__snapshot_at(host->shm, host->n_workers, host->per_worker, w, i);
+        struct ars__snapshot *s = ars__snapshot_at(host->shm, host->per_worker, w, i);
         if (atomic_load(&s->status) != ARS__SLOT_FREE) atomic_store(&s->status, ARS__SLOT_FREE);
         if (atomic_load(&s->order) != ARS__WAIT) atomic_store(&s->order, ARS__WAIT);
     }
@@ -122,6 +131,7 @@ static void reset(struct host *host, uint32_t w) {
     atomic_store(&shared->ring_read, 0);
     atomic_store(&shared->ring_full, 0);
     atomic_store(&shared->snapshots_alive, 0);
+    ars__family_count(host, w);
     atomic_store(&shared->where.beat, (atomic_load(&shared->where.beat) | 1) + 1); /* not in a try */
     struct buffer kept = worker->bytes;
     kept.size = 0;
@@ -139,14 +149,24 @@ static void died(struct host *host, uint32_t w, int status) {
     reset(host, w);
 }
 
-static void fork_failed(struct host *host, uint32_t w, int status) {
+/* `area`: the worker could not be given its part of the segment. */
+static void fork_failed(struct host *host, uint32_t w, int status, bool area) {
     struct worker *worker = &host->workers[w];
     struct ars_wire_failure *f = &host->run.fork_failure;
     if (worker->state != WORKER_SPAWNING) return;
-    bool threads = status == -1;
-    *f = (struct ars_wire_failure){
-        .kind = threads ? ARS_FAIL_THREADS : ARS_FAIL_FORK, .detail = status, .loop = ARS_NO_SITE, .site = ARS_NO_SITE};
-    if (threads)
+    bool threads = !area && status == -1;
+    *f = (struct ars_wire_failure){.kind = threads ? ARS_FAIL_THREADS
+                                           : area  ? ARS_FAIL_MEMORY
+                                                   : ARS_FAIL_FORK,
+                                   .detail = status,
+                                   .loop = ARS_NO_SITE,
+                                   .site = ARS_NO_SITE};
+    if (area)
+        snprintf(f->text, sizeof f->text,
+                 "the system refused to open a worker's part of the shared memory (mprotect), %d times in a row: %s. "
+                 "Free memory, or raise vm.max_map_count if the simulator has very many mappings",
+                 FORK_TRIES, strerror(status));
+    else if (threads)
         snprintf(f->text, sizeof f->text,
                  "the simulator has more than one thread and cannot be forked; run it with one (for "
                  "instance OMP_NUM_THREADS=1)");
@@ -184,7 +204,9 @@ void ars__family_receive(struct host *host) {
         } else if (m.op == ARS__DIED) {
             died(host, m.worker, m.status);
         } else if (m.op == ARS__FORK_FAILED) {
-            fork_failed(host, m.worker, m.status);
+            fork_failed(host, m.worker, m.status, false);
+        } else if (m.op == ARS__AREA_FAILED) {
+            fork_failed(host, m.worker, m.status, true);
         }
     }
 }

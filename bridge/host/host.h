@@ -219,6 +219,8 @@ void ars__relay_clean(struct host *host); /* takes requests that nobody waits fo
 /* A reply item that ars__check_reply has accepted. False: the controller broke the protocol (host->error). */
 bool ars__relay_reply(struct host *host, const unsigned char *item);
 void ars__relay_reset(struct host *host, uint32_t worker); /* forgets the questions of a dead family */
+/* Looks at the mailboxes that the worker's family may have a question in, for one that the doorbell has not told of. */
+void ars__relay_missed(struct host *host, uint32_t worker);
 /* The trace is over. Whoever still waits in its name is dead or never waited: its answer must not stop the clock of the
  * next trace, nor be taken for the answer to a question of whoever has the mailbox then. */
 void ars__relay_drop(struct host *host, uint32_t worker);
@@ -271,6 +273,7 @@ void ars__family_lost(struct host *host); /* the zygote is gone: nothing can be 
 void ars__family_where(const struct host *host, const struct ars__where *where, struct ars_wire_failure *failure);
 void ars__family_reap(struct host *host); /* orphans that have come to us, and the zygote */
 void ars__family_end(struct host *host);
+void ars__family_count(struct host *host, uint32_t worker); /* tells all workers how many snapshots this one has */
 uint64_t ars__current_trace(const struct worker *worker);
 
 #endif /* ARS_HOST_H */

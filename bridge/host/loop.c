@@ -29,7 +29,7 @@ static void look_at(struct host *host, uint32_t channel) {
 static bool drain(struct host *host) {
     bool any = false;
     for (uint32_t i = 0; i < (host->n_channels + 63) / 64; i++) {
-        _Atomic uint64_t *word = &host->shm->attention[i];
+        _Atomic uint64_t *word = &ars__bell_at(host->shm)->attention[i];
         if (!atomic_load_explicit(word, memory_order_relaxed)) continue;
         for (uint64_t bits = atomic_exchange(word, 0); bits; bits &= bits - 1) {
             if (host->blocked) { /* later */
@@ -72,9 +72,9 @@ static void sleep_until_event(struct host *host) {
     if (!host->zygote_lost) items[zygote = n++] = (zmq_pollitem_t){NULL, host->zygote_fd, ZMQ_POLLIN, 0};
     if (host->controller_fd >= 0) items[controller = n++] = (zmq_pollitem_t){NULL, host->controller_fd, ZMQ_POLLIN, 0};
 
-    atomic_store(&host->shm->host_asleep, 1); /* then look at the bits once more: see wake.c */
+    atomic_store(&ars__bell_at(host->shm)->host_asleep, 1); /* then look at the bits once more: see wake.c */
     int rc = zmq_poll(items, n, sleep_ms(host));
-    atomic_store(&host->shm->host_asleep, 0);
+    atomic_store(&ars__bell_at(host->shm)->host_asleep, 0);
     host->now = ars__now();
     if (rc < 0 && zmq_errno() != EINTR) ars__give_up(host, "cannot poll: %s", zmq_strerror(zmq_errno()));
     if (rc <= 0) return;

@@ -14,7 +14,7 @@ struct record {
 };
 
 static struct ars__snapshot *slot_at(struct host *host, const struct worker *worker, uint32_t slot) {
-    return ars__snapshot_at(host->shm, host->n_workers, host->per_worker, (uint32_t)(worker - host->workers), slot);
+    return ars__snapshot_at(host->shm, host->per_worker, (uint32_t)(worker - host->workers), slot);
 }
 
 static bool wrong(ars__why *why, const char *text) {
@@ -33,7 +33,7 @@ static bool condemn_ring(struct host *host, struct worker *worker, const char *t
 
 /* Takes what is in the ring; false if there is nothing. */
 static bool fill(struct host *host, struct worker *worker) {
-    struct ars__worker *shared = ars__worker_at(host->shm, (uint32_t)(worker - host->workers));
+    struct ars__worker *shared = ars__worker_at(host->shm, host->per_worker, (uint32_t)(worker - host->workers));
     uint64_t n = atomic_load_explicit(&shared->ring_written, memory_order_acquire) - worker->ring_read;
     if (n == 0) return false;
     if (n > ARS__RING_BYTES) return condemn_ring(host, worker, "more bytes in the ring than it holds");

@@ -13,10 +13,9 @@ static uint32_t worker_of(const struct host *host, uint32_t channel) {
 }
 
 static struct ars__channel *mailbox(const struct host *host, uint32_t channel) {
-    if (channel < host->n_workers) return &ars__worker_at(host->shm, channel)->channel;
+    if (channel < host->n_workers) return &ars__worker_at(host->shm, host->per_worker, channel)->channel;
     uint32_t i = channel - host->n_workers;
-    return &ars__snapshot_at(host->shm, host->n_workers, host->per_worker, i / host->per_worker, i % host->per_worker)
-                ->channel;
+    return &ars__snapshot_at(host->shm, host->per_worker, i / host->per_worker, i % host->per_worker)->channel;
 }
 
 static void announce(struct ars__channel *box, uint32_t size) {
@@ -122,6 +121,13 @@ void ars__relay_question(struct host *host, uint32_t channel) {
     }
     if (!good)
         ars__family_condemn(host, w, ARS_FAIL_PROTOCOL, "the simulator's process sent what it must not: %s", why.text);
+}
+
+void ars__relay_missed(struct host *host, uint32_t w) {
+    uint32_t slots[ARS__MAX_SNAPSHOTS], n = ars__records_at_work(host, w, slots);
+    ars__relay_question(host, w);
+    for (uint32_t i = 0; i < n; i++)
+        ars__relay_question(host, ars__snapshot_channel(host->n_workers, host->per_worker, w, slots[i]));
 }
 
 /* One of several is put behind those that came before it. A process asks again for what there was no room for. */

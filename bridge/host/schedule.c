@@ -148,7 +148,7 @@ static void hand_out(struct host *host, uint32_t w) {
     uint64_t most = run->queued / (4ull * run->use_workers);
     if (most > run->chunk) most = run->chunk;
     struct range order = dequeue(run, most ? most : 1);
-    struct ars__worker *shared = ars__worker_at(host->shm, w);
+    struct ars__worker *shared = ars__worker_at(host->shm, host->per_worker, w);
     worker->has_order = true;
     worker->last_failed = false;
     worker->first = order.first;
@@ -166,7 +166,8 @@ static void hand_out(struct host *host, uint32_t w) {
 void ars__worker_look(struct host *host, uint32_t w) {
     struct worker *worker = &host->workers[w];
     if (worker->state != WORKER_ALIVE) return;
-    struct ars__worker *shared = ars__worker_at(host->shm, w);
+    struct ars__worker *shared = ars__worker_at(host->shm, host->per_worker, w);
+    ars__family_count(host, w);
     /* Order of reading: an order that is done has all its records in the ring. */
     bool done = atomic_load_explicit(&shared->order_done, memory_order_acquire) == worker->order_number;
     if (!ars__records_read(host, w, false) || worker->state != WORKER_ALIVE) return;
@@ -228,7 +229,8 @@ void ars__clock_reset(struct host *host, struct worker *worker) {
 
 static void check_time(struct host *host, uint32_t w) {
     struct worker *worker = &host->workers[w];
-    uint64_t begun = atomic_load_explicit(&ars__worker_at(host->shm, w)->traces_begun, memory_order_relaxed);
+    uint64_t begun =
+        atomic_load_explicit(&ars__worker_at(host->shm, host->per_worker, w)->traces_begun, memory_order_relaxed);
     if (begun - worker->begun_before > worker->count) { /* or a heart that races would keep the clock at 0 for ever */
         ars__family_condemn(host, w, ARS_FAIL_PROTOCOL,
                             "the simulator's process said that it had begun more traces than it was given");
@@ -283,11 +285,11 @@ static void check_tries(struct host *host, uint32_t w) {
     worker->looked = host->now;
     if (host->run.config.try_timeout <= 0) return;
     if (step > ARS__LONGEST_STEP) step = ARS__LONGEST_STEP;
-    check_try(host, w, w, &ars__worker_at(host->shm, w)->where, step);
+    check_try(host, w, w, &ars__worker_at(host->shm, host->per_worker, w)->where, step);
     uint32_t slots[ARS__MAX_SNAPSHOTS], n = ars__records_at_work(host, w, slots);
     for (uint32_t i = 0; i < n && worker->state == WORKER_ALIVE; i++)
         check_try(host, w, ars__snapshot_channel(host->n_workers, host->per_worker, w, slots[i]),
-                  &ars__snapshot_at(host->shm, host->n_workers, host->per_worker, w, slots[i])->where, step);
+                  &ars__snapshot_at(host->shm, host->per_worker, w, slots[i])->where, step);
 }
 
 void ars__tick(struct host *host) {
@@ -298,6 +300,7 @@ void ars__tick(struct host *host) {
         struct worker *worker = &host->workers[w];
         if (worker->state == WORKER_ALIVE && worker->has_order) {
             if (!host->blocked) ars__worker_look(host, w);
+            if (!host->blocked) ars__relay_missed(host, w);
             if (worker->state == WORKER_ALIVE && worker->has_order) check_time(host, w);
             if (worker->state == WORKER_ALIVE && worker->has_order) check_tries(host, w);
         } else if ((worker->state == WORKER_SPAWNING || worker->state == WORKER_DYING) &&

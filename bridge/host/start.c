@@ -30,6 +30,22 @@ void ars__give_up(struct host *host, const char *format, ...) {
     va_end(args);
 }
 
+/* Before anything that depends on the layout. */
+static bool check_version(int fd, char *why, size_t size) {
+    struct {
+        uint64_t magic;
+        uint32_t version;
+    } said = {0, 0};
+    _Static_assert(offsetof(struct ars__shm, version) == 8, "every version of the segment begins like this");
+    if (pread(fd, &said, sizeof said, 0) >= 12 && said.magic == ARS__SHM_MAGIC && said.version == ARS__SHM_VERSION)
+        return true;
+    snprintf(why, size,
+             "the simulator's libars is of another version than this ars-host (segment version %u, not %u); "
+             "build both from one source",
+             said.version, ARS__SHM_VERSION);
+    return false;
+}
+
 /* The geometry comes from the command line; what the segment says must agree with it. */
 static bool map_segment(struct host *host, int fd, char *why, size_t size) {
     struct stat st;
@@ -38,6 +54,7 @@ static bool map_segment(struct host *host, int fd, char *why, size_t size) {
         snprintf(why, size, "descriptor %d is no shared segment: %s", fd, strerror(errno));
         return false;
     }
+    if (!check_version(fd, why, size)) return false;
     if ((uint64_t)st.st_size != expected) {
         snprintf(why, size, "the segment has %lld bytes; %u workers with %u snapshots need %llu", (long long)st.st_size,
                  host->n_workers, host->per_worker, (unsigned long long)expected);
@@ -55,13 +72,6 @@ static bool map_segment(struct host *host, int fd, char *why, size_t size) {
     }
     host->shm = at;
     close(fd);
-    if (host->shm->magic != ARS__SHM_MAGIC || host->shm->version != ARS__SHM_VERSION) {
-        snprintf(why, size,
-                 "the simulator's libars is of another version than this ars-host (segment version %u, not %u); "
-                 "build both from one source",
-                 host->shm->version, ARS__SHM_VERSION);
-        return false;
-    }
     if (host->shm->n_workers != host->n_workers || host->shm->snapshots_per_worker != host->per_worker ||
         host->shm->size != expected) {
         snprintf(why, size, "the segment's geometry is not that of the command line");

@@ -19,15 +19,15 @@
 
 static void *listen_to_bell(void *argument) {
     struct host *host = argument;
-    struct ars__shm *shm = host->shm;
-    uint32_t seen = atomic_load(&shm->doorbell);
+    struct ars__bell *bell = ars__bell_at(host->shm);
+    uint32_t seen = atomic_load(&bell->doorbell);
     for (;;) {
-        ars__futex_wait(&shm->doorbell, seen, 500 * (int64_t)ARS__MS);
-        uint32_t now = atomic_load(&shm->doorbell);
+        ars__futex_wait(&bell->doorbell, seen, 500 * (int64_t)ARS__MS);
+        uint32_t now = atomic_load(&bell->doorbell);
         if (now == seen) continue;
         seen = now;
         /* While the main thread is awake it will look by itself before it sleeps. */
-        if (!atomic_exchange(&shm->host_asleep, 0)) continue;
+        if (!atomic_exchange(&bell->host_asleep, 0)) continue;
         uint64_t one = 1;
         if (write(host->bell_fd, &one, sizeof one) < 0 && errno != EAGAIN) return NULL;
     }
@@ -46,7 +46,8 @@ bool ars__wake_start(struct host *host) {
 }
 
 bool ars__attention_waiting(struct host *host) {
+    struct ars__bell *bell = ars__bell_at(host->shm);
     for (uint32_t i = 0; i < (host->n_channels + 63) / 64; i++)
-        if (atomic_load(&host->shm->attention[i])) return true;
+        if (atomic_load(&bell->attention[i])) return true;
     return false;
 }

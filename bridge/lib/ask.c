@@ -6,10 +6,10 @@
 #include "process.h"
 
 void ars__raise_attention(uint32_t channel) {
-    struct ars__shm *shm = ars__me.shm;
-    atomic_fetch_or(&shm->attention[channel / 64], (uint64_t)1 << (channel % 64));
-    atomic_fetch_add(&shm->doorbell, 1);
-    if (atomic_load(&shm->host_asleep)) ars__futex_wake(&shm->doorbell, 1);
+    struct ars__bell *bell = ars__bell_at(ars__me.shm);
+    atomic_fetch_or(&bell->attention[channel / 64], (uint64_t)1 << (channel % 64));
+    atomic_fetch_add(&bell->doorbell, 1);
+    if (atomic_load(&bell->host_asleep)) ars__futex_wake(&bell->doorbell, 1);
 }
 
 size_t ars__ask_in_place(enum ars__question kind, size_t size) {

@@ -72,7 +72,7 @@ _Noreturn void ars__cannot_start(const char *what, int error) {
 static void become_worker(uint32_t w) {
     setpgid(0, 0); /* its family can be ended as one */
     ars__me.worker = w;
-    ars__me.mine = ars__worker_at(ars__me.shm, w);
+    ars__me.mine = ars__worker_at(ars__me.shm, ars__me.per_worker, w);
     ars__me.channel = &ars__me.mine->channel;
     ars__me.channel_number = w;
     ars__me.where = &ars__me.mine->where;
@@ -174,9 +174,22 @@ static int end_family(struct zygote *z, uint32_t w) {
     return status;
 }
 
+/* Its area is open while it is forked: the worker itself has nothing left to do that could fail. */
+static pid_t fork_into_area(uint32_t w, enum ars__zygote_op *failure) {
+    *failure = ARS__AREA_FAILED;
+    if (!ars__area_open(w)) return -1;
+    *failure = ARS__FORK_FAILED;
+    pid_t pid = ars__fork(ARS__WORKER);
+    int why = errno;
+    if (pid != 0) ars__area_close(w);
+    errno = why;
+    return pid;
+}
+
 /* True in the new worker. */
 static bool spawn(struct zygote *z, uint32_t w) {
-    pid_t pid = ars__fork(ARS__WORKER);
+    enum ars__zygote_op failure;
+    pid_t pid = fork_into_area(w, &failure);
     if (pid == 0) {
         close(z->host);
         for (uint32_t i = 0; i < ars__me.n_workers; i++)
@@ -191,7 +204,7 @@ static bool spawn(struct zygote *z, uint32_t w) {
             kill(pid, SIGKILL);
             waitpid(pid, NULL, 0);
         }
-        tell_host(z, ARS__FORK_FAILED, w, 0, why);
+        tell_host(z, failure, w, 0, why);
         return false;
     }
     setpgid(pid, pid);
@@ -279,21 +292,6 @@ static void live_as_zygote(int host) {
 
 /* ---- the split ------------------------------------------------------------------------------------------------------------ */
 
-static struct ars__shm *make_segment(int fd) {
-    uint64_t size = ars__shm_size(ars__me.n_workers, ars__me.per_worker);
-    /* Nobody can make it smaller under the host's feet, not even we. */
-    if (ftruncate(fd, (off_t)size) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-        ars__cannot_start("no shared memory", errno);
-    struct ars__shm *shm = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (shm == MAP_FAILED) ars__cannot_start("no shared memory", errno);
-    shm->magic = ARS__SHM_MAGIC;
-    shm->version = ARS__SHM_VERSION;
-    shm->n_workers = ars__me.n_workers;
-    shm->snapshots_per_worker = ars__me.per_worker;
-    shm->size = size;
-    return shm;
-}
-
 _Noreturn static void become_host(int shm, int zygote, pid_t pid) {
     char arguments[5][16];
     snprintf(arguments[0], 16, "%d", shm);
@@ -332,7 +330,7 @@ void ars__split(void) {
         ars__cannot_start("ARS_WORKERS times ARS_SNAPSHOTS is too large; lower one of them", 0);
     int fd = memfd_create("ars", MFD_CLOEXEC | MFD_ALLOW_SEALING), pair[2];
     if (fd < 0) ars__cannot_start("no shared memory", errno);
-    ars__me.shm = make_segment(fd);
+    ars__me.shm = ars__segment_make(fd);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) ars__cannot_start("no socket pair", errno);
 
     pid_t pid = ars__fork(ARS__ZYGOTE);

@@ -45,12 +45,20 @@ void ars__limit_memory(void) {
     setrlimit(RLIMIT_DATA, &limit);
 }
 
-/* A snapshot counts twice: it has one continuation at a time. What other workers have is a snapshot of a moment; the limit is
- * there to keep the machine usable, and may be passed by a few. */
+enum { MOST_UNTOLD = 16 };
+
+/* All workers together may have an eighth of the limit that the host has not been told of. */
+uint32_t ars__notice_every(void) {
+    uint32_t every = ars__me.max_processes / (16 * ars__me.n_workers);
+    return every < 1 ? 1 : every < MOST_UNTOLD ? every : MOST_UNTOLD;
+}
+
+/* A snapshot counts twice: it has one continuation at a time. What other workers have is what the host has last seen; the
+ * limit is there to keep the machine usable, and may be passed by a few. */
 bool ars__crowded(void) {
-    uint64_t processes = ars__me.n_workers;
+    uint64_t snapshots = atomic_load_explicit(&ars__me.mine->snapshots_alive, memory_order_relaxed);
     for (uint32_t w = 0; w < ars__me.n_workers; w++)
-        processes +=
-            2ull * atomic_load_explicit(&ars__worker_at(ars__me.shm, w)->snapshots_alive, memory_order_relaxed);
-    return processes + 2 > ars__me.max_processes;
+        if (w != ars__me.worker)
+            snapshots += atomic_load_explicit(&ars__me.shm->snapshots_alive[w], memory_order_relaxed);
+    return ars__me.n_workers + 2 * snapshots + 2 > ars__me.max_processes;
 }

@@ -223,11 +223,17 @@ bool ars__worker_next(void); /* ends the trace in progress, waits for the next *
 void ars__alive_error(const char *text);
 _Noreturn void ars__cannot_start(const char *what, int error);
 
+/* segment.c: the segment as the family maps it; then what the zygote does around the fork of worker w. */
+const struct ars__shm *ars__segment_make(int fd);
+bool ars__area_open(uint32_t w);  /* false: errno */
+void ars__area_close(uint32_t w); /* ends the zygote if it cannot */
+
 /* limits.c: a number from the environment, at least 1; the memory that this process and its children may allocate; whether
  * there are as many processes as there may be. */
 uint64_t ars__setting(const char *name, uint64_t standard, uint64_t most);
 void ars__limit_memory(void);
 bool ars__crowded(void);
+uint32_t ars__notice_every(void); /* at how many snapshots more or less a worker tells the host */
 
 /* The random stream of a continuation of the loop that was entered last. */
 ars__rng ars__stream(enum ars__role role, uint32_t number);
@@ -273,7 +279,7 @@ struct ars__process {
     uint64_t trace_number;
     uint64_t traces_left; /* alone: traces to come; worker: of the present order */
 
-    struct ars__shm *shm;
+    const struct ars__shm *shm;
     uint32_t n_workers, per_worker, worker;
     uint32_t max_processes;
     struct ars__worker *mine;

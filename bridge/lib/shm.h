@@ -1,5 +1,14 @@
 /* shm.h: the shared-memory segment between one ars-host and its family of simulator processes.
  *
+ * It is split by writer, so that a stray store of simulator code can reach its own trace and no other:
+ *
+ *   | guard | what ars-host alone writes | guard | doorbell | guard | worker 0 | guard | worker 1 | ... | guard |
+ *
+ * In a process that runs simulator code the first part (run, sites, observed data) is read-only, the doorbell and the
+ * area of its own worker (struct ars__worker and its snapshots' slots) can be written, and everything else cannot be
+ * touched at all: an array that is overrun ends its own process. segment.c sets this up; ars-host maps all of it to write.
+ * The first guard is no part of the file.
+ *
  * Private to one build of libars and ars-host (ARS__SHM_VERSION must match); never written to disk or sent. The
  * processes of the family need nothing but this mapping: no descriptor, no lock. Every word that two processes write is
  * atomic; everything else has one writer at a time, and the comment on it says who. A process may be killed between any
@@ -17,7 +26,7 @@
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
-#define ARS__SHM_VERSION 5u
+#define ARS__SHM_VERSION 6u
 
 enum {
     ARS__MAX_WORKERS = 256,
@@ -29,6 +38,7 @@ enum {
     ARS__MAX_RECORD = 64 << 20, /* one trace */
     ARS__SCRIPT_BYTES = 1024,
     ARS__MOST_STEPS = 128, /* in one question */
+    ARS__GUARD = 64 << 10, /* between two parts: whole pages on every machine, wider than most strides */
     ARS__EXIT_FAILED = 86  /* a process of ours that has reported its failure */
 };
 
@@ -79,7 +89,7 @@ struct ars__worker {
     _Atomic uint64_t current_trace;            /* worker */
     _Atomic uint64_t traces_begun;             /* worker: a heartbeat, counts up over its life */
     struct ars__where where;                   /* worker */
-    _Atomic uint32_t snapshots_alive;          /* worker */
+    _Atomic uint32_t snapshots_alive;          /* worker; the host passes it on to the others */
     /* A byte stream of records. Positions count up for ever; index = position % ARS__RING_BYTES. */
     _Alignas(64) _Atomic uint64_t ring_written; /* worker */
     _Alignas(64) _Atomic uint64_t ring_read;    /* host */
@@ -175,6 +185,7 @@ struct ars__run {
     uint32_t runs_p;
 };
 
+/* The part that ars-host alone writes, and the start of the segment. */
 struct ars__shm {
     uint64_t magic;
     uint32_t version;
@@ -182,48 +193,75 @@ struct ars__shm {
     uint32_t snapshots_per_worker;
     uint32_t reserved;
     uint64_t size;
+    _Alignas(64) struct ars__run run;
+    /* Per worker, its snapshots_alive as the host has last seen it: a worker cannot read the others' areas. */
+    _Alignas(64) _Atomic uint32_t snapshots_alive[ARS__MAX_WORKERS];
+    _Alignas(64) _Atomic uint32_t n_sites;
+    _Alignas(64) struct ars__site_entry sites[ARS_WIRE_MAX_SITES];
+    char names[ARS__NAME_BYTES];
+    _Alignas(64) unsigned char data[ARS__DATA_BYTES];
+};
+
+/* The part that every process writes: ars-host sleeps on one word, so whoever wants it must be able to change that word.
+ * Therefore nothing here is more than a hint. A bit too many costs ars-host a look at a channel that has nothing to say; a
+ * bit, ring or host_asleep that was lost costs the time until its next tick, when it looks at every mailbox, ring and slot
+ * from which something may come (ars__tick). No value that a trace depends on is here. */
+struct ars__bell {
     /* Any process -> host: increase, then wake if the host sleeps. */
     _Alignas(64) _Atomic uint32_t doorbell; /* futex */
     _Atomic uint32_t host_asleep;
     /* One bit per channel: channel i < n_workers is worker i's; then the snapshots', worker by worker. A bit means: look
      * at this channel (a question), at this worker's ring, orders and status, or at this snapshot's status. */
     _Alignas(64) _Atomic uint64_t attention[ARS__MAX_CHANNELS / 64];
-    _Alignas(64) struct ars__run run;
-    _Alignas(64) _Atomic uint32_t n_sites;
-    _Alignas(64) struct ars__site_entry sites[ARS_WIRE_MAX_SITES];
-    char names[ARS__NAME_BYTES];
-    _Alignas(64) unsigned char data[ARS__DATA_BYTES];
-    /* then n_workers struct ars__worker, then n_workers * snapshots_per_worker struct ars__snapshot */
 };
 
-static inline struct ars__worker *ars__worker_at(struct ars__shm *shm, uint32_t w) {
-    return (struct ars__worker *)(void *)((char *)shm + sizeof *shm) + w;
+/* ---- where things are: parts begin and end at multiples of ARS__GUARD, so at whole pages ---------------------------- */
+
+#define ARS__ROUND_UP(size) (((uint64_t)(size) + ARS__GUARD - 1) / ARS__GUARD * ARS__GUARD)
+#define ARS__HEAD_SIZE ARS__ROUND_UP(sizeof(struct ars__shm))
+#define ARS__BELL_SIZE ARS__ROUND_UP(sizeof(struct ars__bell))
+#define ARS__BELL_AT (ARS__HEAD_SIZE + ARS__GUARD)
+#define ARS__AREAS_AT (ARS__BELL_AT + ARS__BELL_SIZE + ARS__GUARD)
+
+static inline uint64_t ars__area_size(uint32_t per_worker) {
+    return ARS__ROUND_UP(sizeof(struct ars__worker) + (uint64_t)per_worker * sizeof(struct ars__snapshot));
 }
 
-static inline struct ars__snapshot *ars__snapshot_at(struct ars__shm *shm, uint32_t n_workers, uint32_t per_worker,
-                                                     uint32_t w, uint32_t slot) {
-    struct ars__snapshot *first = (struct ars__snapshot *)(void *)ars__worker_at(shm, n_workers);
-    return first + (size_t)w * per_worker + slot;
+static inline uint64_t ars__area_at(uint32_t per_worker, uint32_t w) {
+    return ARS__AREAS_AT + w * (ars__area_size(per_worker) + ARS__GUARD);
+}
+
+static inline uint64_t ars__shm_size(uint32_t n_workers, uint32_t per_worker) {
+    return ars__area_at(per_worker, n_workers);
+}
+
+static inline struct ars__bell *ars__bell_at(const struct ars__shm *shm) {
+    return (struct ars__bell *)((uintptr_t)shm + ARS__BELL_AT);
+}
+
+static inline struct ars__worker *ars__worker_at(const struct ars__shm *shm, uint32_t per_worker, uint32_t w) {
+    return (struct ars__worker *)((uintptr_t)shm + ars__area_at(per_worker, w));
+}
+
+static inline struct ars__snapshot *ars__snapshot_at(const struct ars__shm *shm, uint32_t per_worker, uint32_t w,
+                                                     uint32_t slot) {
+    return (struct ars__snapshot *)(void *)(ars__worker_at(shm, per_worker, w) + 1) + slot;
 }
 
 static inline uint32_t ars__snapshot_channel(uint32_t n_workers, uint32_t per_worker, uint32_t w, uint32_t slot) {
     return n_workers + w * per_worker + slot;
 }
 
-static inline uint64_t ars__shm_size(uint32_t n_workers, uint32_t per_worker) {
-    return sizeof(struct ars__shm) + (uint64_t)n_workers * sizeof(struct ars__worker) +
-           (uint64_t)n_workers * per_worker * sizeof(struct ars__snapshot);
-}
-
 /* ---- host <-> zygote: a SOCK_SEQPACKET pair, one struct per packet --------------------------------------------------- */
 
 enum ars__zygote_op {
-    ARS__SPAWN = 1,      /* host: fork worker w */
-    ARS__KILL = 2,       /* host: kill worker w's family; answered by DIED */
-    ARS__STOP = 3,       /* host: kill every family, exit 0 */
-    ARS__STARTED = 4,    /* zygote: worker w is process pid */
-    ARS__DIED = 5,       /* zygote: worker w has ended with this wait status, and its whole family is gone */
-    ARS__FORK_FAILED = 6 /* zygote: SPAWN failed; status is an errno, or -1 for a process with threads */
+    ARS__SPAWN = 1,       /* host: fork worker w */
+    ARS__KILL = 2,        /* host: kill worker w's family; answered by DIED */
+    ARS__STOP = 3,        /* host: kill every family, exit 0 */
+    ARS__STARTED = 4,     /* zygote: worker w is process pid */
+    ARS__DIED = 5,        /* zygote: worker w has ended with this wait status, and its whole family is gone */
+    ARS__FORK_FAILED = 6, /* zygote: SPAWN failed; status is an errno, or -1 for a process with threads */
+    ARS__AREA_FAILED = 7  /* zygote: SPAWN failed, because the worker's area could not be opened; status is an errno */
 };
 
 struct ars__zygote_message {

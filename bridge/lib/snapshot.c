@@ -12,11 +12,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crash_says.h"
 #include "futex.h"
 #include "process.h"
 
 static struct ars__snapshot *slot_at(uint32_t slot) {
-    return ars__snapshot_at(ars__me.shm, ars__me.n_workers, ars__me.per_worker, ars__me.worker, slot);
+    return ars__snapshot_at(ars__me.shm, ars__me.per_worker, ars__me.worker, slot);
 }
 
 static uint32_t channel_of(uint32_t slot) {
@@ -84,8 +85,8 @@ static void describe_end(struct ars__snapshot *s, int status, const char *what, 
     if (status >= 0 && WIFSIGNALED(status)) {
         f->kind = ARS_FAIL_CRASH;
         f->detail = WTERMSIG(status);
-        snprintf(f->text, sizeof f->text, "%s of the loop %s was ended by signal %d (%s)", what, loop, f->detail,
-                 strsignal(f->detail));
+        snprintf(f->text, sizeof f->text, "%s of the loop %s was ended by signal %d (%s)%s", what, loop, f->detail,
+                 strsignal(f->detail), ars__crash_hint(f->detail));
     } else if (status >= 0 && WIFEXITED(status)) {
         f->kind = ARS_FAIL_EXIT;
         f->detail = WEXITSTATUS(status);
@@ -164,6 +165,14 @@ static uint32_t free_slot(void) {
     }
 }
 
+/* Counted here; the word in the segment is for others to read. Now and then the host is told, who passes it on. */
+static void count_alive(int change) {
+    static uint32_t alive;
+    alive += (uint32_t)change;
+    atomic_store_explicit(&ars__me.mine->snapshots_alive, alive, memory_order_relaxed);
+    if (alive && alive % ars__notice_every() == 0) ars__raise_attention(ars__me.worker);
+}
+
 void ars__snapshot_at_entry(struct ars__loop *loop) {
     uint32_t slot = free_slot();
     struct ars__snapshot *s = slot_at(slot);
@@ -193,7 +202,7 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
         return;
     }
     pids[slot] = pid;
-    atomic_fetch_add_explicit(&ars__me.mine->snapshots_alive, 1, memory_order_relaxed);
+    count_alive(1);
     ars__me.trace.snapshots++;
     ((uint32_t *)(void *)ars__me.trace.slots.bytes)[loop->record] = slot;
 }
@@ -201,7 +210,7 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
 static void reap_slot(uint32_t slot, int *status) {
     ars__reap(pids[slot], status);
     pids[slot] = 0;
-    atomic_fetch_sub_explicit(&ars__me.mine->snapshots_alive, 1, memory_order_relaxed);
+    count_alive(-1);
 }
 
 void ars__snapshots_dismiss_after(size_t record) {

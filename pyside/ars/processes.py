@@ -204,6 +204,13 @@ class Processes:
                 done.fewest_workers,
                 _advice(session.hello.workers),
             )
+        if done.replays > done.forks_refused:
+            _log.warning(
+                "%d times a trace was run again because its process had died; its result is that of the second run. If "
+                "nobody killed these processes, the simulator crashes depending on the traces that it ran before, for "
+                "instance because it runs past the end of an array",
+                done.replays,
+            )
 
     @contextlib.contextmanager
     def _exclusively(self, lease: int | None = None) -> Iterator[None]:

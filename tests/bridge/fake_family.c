@@ -3,7 +3,8 @@
  * It starts as a simulator does: makes the segment, forks the zygote, and becomes ars-host (its first argument). From the
  * environment: FAKE_WORKERS, FAKE_SNAPSHOTS; FAKE_STEPS, requests per trace, FAKE_SEVERAL, all in one question; FAKE_PLAN, "3=crash,5=hang": what trace 3 and
  * trace 5 do ("7=kill2": only the first two times); FAKE_FORKS, "-1" or an errno: what the first FAKE_FORK_TIMES spawns fail
- * with; FAKE_PID, the process that the zygote says it has forked. */
+ * with; FAKE_PID, the process that the zygote says it has forked; FAKE_SILENT: nobody rings the doorbell; FAKE_BELL, a number: all that
+ * every part of the doorbell says when a trace begins. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -52,9 +53,11 @@ static bool planned_times(uint64_t trace, const char *what) {
 /* ---- the family's side of the segment ----------------------------------------------------------------------------- */
 
 static void ring_bell(uint32_t channel) {
-    atomic_fetch_or(&shm->attention[channel / 64], 1ull << channel % 64);
-    atomic_fetch_add(&shm->doorbell, 1);
-    if (atomic_load(&shm->host_asleep)) ars__futex_wake(&shm->doorbell, 1);
+    struct ars__bell *bell = ars__bell_at(shm);
+    if (getenv("FAKE_SILENT")) return;
+    atomic_fetch_or(&bell->attention[channel / 64], 1ull << channel % 64);
+    atomic_fetch_add(&bell->doorbell, 1);
+    if (atomic_load(&bell->host_asleep)) ars__futex_wake(&bell->doorbell, 1);
 }
 
 static void ask(uint32_t channel, struct ars__channel *box, uint32_t kind, const void *body, uint32_t size) {
@@ -162,7 +165,7 @@ static void write_ring(struct ars__worker *w, uint32_t channel, const unsigned c
 /* ---- a worker ------------------------------------------------------------------------------------------------------ */
 
 static void snapshot(uint32_t w, uint32_t slot, uint64_t trace, uint32_t site) {
-    struct ars__snapshot *s = ars__snapshot_at(shm, n_workers, per_worker, w, slot);
+    struct ars__snapshot *s = ars__snapshot_at(shm, per_worker, w, slot);
     uint32_t channel = ars__snapshot_channel(n_workers, per_worker, w, slot), order;
     while ((order = atomic_load(&s->order)) == ARS__WAIT) ars__futex_wait(&s->order, ARS__WAIT, -1);
     if (order == ARS__QUIT) _exit(0);
@@ -195,7 +198,7 @@ static void snapshot(uint32_t w, uint32_t slot, uint64_t trace, uint32_t site) {
 }
 
 static void fail_slot(uint32_t w, uint32_t slot, int status) {
-    struct ars__snapshot *s = ars__snapshot_at(shm, n_workers, per_worker, w, slot);
+    struct ars__snapshot *s = ars__snapshot_at(shm, per_worker, w, slot);
     uint32_t now = atomic_load(&s->status);
     if (now != ARS__SLOT_PARKED && now != ARS__SLOT_RUNNING) return;
     uint32_t channel = ars__snapshot_channel(n_workers, per_worker, w, slot);
@@ -211,7 +214,7 @@ static void fail_slot(uint32_t w, uint32_t slot, int status) {
 enum { LOOPS = 3, BIG = 150000 };
 
 static void run_trace(uint32_t w, uint64_t trace) {
-    struct ars__worker *me = ars__worker_at(shm, w);
+    struct ars__worker *me = ars__worker_at(shm, per_worker, w);
     uint32_t flags = shm->run.flags, n_steps = (uint32_t)setting("FAKE_STEPS", 1);
     uint32_t n_loops = flags & ARS_RUN_ESTIMATE ? LOOPS : 0, n_values = planned(trace, "big") ? BIG : 1;
     uint32_t x = ask_site(w, &me->channel, "x", ARS_SITE_SAMPLE, ARS_DIST_NORMAL);
@@ -219,6 +222,7 @@ static void run_trace(uint32_t w, uint64_t trace) {
     uint32_t n_tries = planned(trace, "tries") || planned(trace, "badtry") || planned(trace, "fewtries") ? 2 : 0;
     uint32_t l = n_loops || n_tries ? ask_site(w, &me->channel, "loop", ARS_SITE_LOOP, 0) : 0;
     attempts[trace % ATTEMPTS]++;
+    if (getenv("FAKE_BELL")) memset(ars__bell_at(shm), (int)setting("FAKE_BELL", 0), sizeof(struct ars__bell));
     atomic_store(&me->where.site, x);
     atomic_store(&me->where.loop, n_loops ? l : ARS_NO_SITE);
     if (planned(trace, "crash") || planned_times(trace, "crash")) raise(SIGSEGV);
@@ -285,7 +289,7 @@ static void run_trace(uint32_t w, uint64_t trace) {
         struct ars_wire_loop loop = {.site = l, .instance = i, .parent = (int32_t)i - 1, .tries = i + 1};
         memcpy(at, &loop, sizeof loop);
         at += sizeof loop;
-        struct ars__snapshot *s = ars__snapshot_at(shm, n_workers, per_worker, w, i);
+        struct ars__snapshot *s = ars__snapshot_at(shm, per_worker, w, i);
         for (uint32_t status; (status = atomic_load(&s->status)) != ARS__SLOT_FREE;)
             ars__futex_wait(&s->status, status, -1);
         atomic_store(&s->order, ARS__WAIT);
@@ -328,7 +332,7 @@ static void run_trace(uint32_t w, uint64_t trace) {
 }
 
 static void work(uint32_t w) {
-    struct ars__worker *me = ars__worker_at(shm, w);
+    struct ars__worker *me = ars__worker_at(shm, per_worker, w);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (uint32_t done = 0, number;;) {
         while ((number = atomic_load(&me->order_number)) == done) ars__futex_wait(&me->order_number, done, -1);

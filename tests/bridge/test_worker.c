@@ -46,7 +46,7 @@ static void work(void) {
     ars__me.shm = shm;
     ars__me.n_workers = WORKERS;
     ars__me.per_worker = SLOTS;
-    ars__me.mine = ars__worker_at(shm, 0);
+    ars__me.mine = ars__worker_at(shm, SLOTS, 0);
     ars__me.channel = &ars__me.mine->channel;
     ars__me.where = &ars__me.mine->where;
     ars__me.max_processes = 1000;
@@ -137,7 +137,7 @@ static void answer(struct ars__channel *c) {
 
 /* Appends what has come; a record comes in pieces. */
 static size_t read_ring(unsigned char *out, size_t have) {
-    struct ars__worker *w = ars__worker_at(shm, 0);
+    struct ars__worker *w = ars__worker_at(shm, SLOTS, 0);
     uint64_t from = atomic_load(&w->ring_read), to = atomic_load(&w->ring_written);
     for (uint64_t i = from; i < to; i++) out[have + i - from] = w->ring[i % ARS__RING_BYTES];
     atomic_store(&w->ring_read, to);
@@ -151,7 +151,7 @@ static const char *name_of(uint32_t site) {
 }
 
 static void check_slot(uint64_t trace, uint32_t slot, uint64_t entry, bool outer) {
-    struct ars__snapshot *s = ars__snapshot_at(shm, WORKERS, SLOTS, 0, slot);
+    struct ars__snapshot *s = ars__snapshot_at(shm, SLOTS, 0, slot);
     s->want_tries_q = N;
     s->want_runs_p = M;
     atomic_store(&s->order, ARS__GO);
@@ -293,7 +293,7 @@ static int check_run(bool rejected) {
         shm->run.flags |= ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED;
         shm->run.max_rejected = MAX_REJECTED;
     }
-    struct ars__worker *w = ars__worker_at(shm, 0);
+    struct ars__worker *w = ars__worker_at(shm, SLOTS, 0);
     w->order_count = TRACES;
     atomic_store(&w->order_number, 1);
     pid_t child = fork();

@@ -161,7 +161,7 @@ static void begin(void) {
     ars__me.shm = shm;
     ars__me.n_workers = ars__me.per_worker = 1;
     ars__me.run_number = 1;
-    ars__me.mine = ars__worker_at(shm, 0);
+    ars__me.mine = ars__worker_at(shm, 1, 0);
     ars__me.channel = &ars__me.mine->channel;
     ars__me.where = &ars__me.mine->where;
     begin_trace(0);

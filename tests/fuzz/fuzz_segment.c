@@ -267,11 +267,11 @@ static void begin_run(uint64_t number, uint32_t flags, uint64_t first, uint64_t 
 /* ---- the lies ---------------------------------------------------------------------------------------------------- */
 
 static void ring(uint32_t channel) {
-    atomic_fetch_or(&host.shm->attention[channel / 64], 1ull << channel % 64);
+    atomic_fetch_or(&ars__bell_at(host.shm)->attention[channel / 64], 1ull << channel % 64);
 }
 
 static void lie_in_ring(uint32_t w) {
-    struct ars__worker *shared = ars__worker_at(host.shm, w);
+    struct ars__worker *shared = ars__worker_at(host.shm, SLOTS, w);
     struct script bytes = script_part(&script);
     uint64_t written = atomic_load(&shared->ring_written);
     for (; bytes.left; written++) shared->ring[written % ARS__RING_BYTES] = script_byte(&bytes);
@@ -285,7 +285,7 @@ static void tell_truth_in_ring(uint32_t w) {
         struct ars__record r;
         struct ars_wire_trace t;
     } record = {{sizeof record, 0}, {.trace = host.workers[w].first + host.workers[w].finished}};
-    struct ars__worker *shared = ars__worker_at(host.shm, w);
+    struct ars__worker *shared = ars__worker_at(host.shm, SLOTS, w);
     uint64_t written = atomic_load(&shared->ring_written);
     for (size_t i = 0; i < sizeof record; i++)
         shared->ring[(written + i) % ARS__RING_BYTES] = ((unsigned char *)&record)[i];
@@ -294,9 +294,8 @@ static void tell_truth_in_ring(uint32_t w) {
 }
 
 static struct ars__channel *mailbox(uint32_t channel) {
-    if (channel < WORKERS) return &ars__worker_at(host.shm, channel)->channel;
-    return &ars__snapshot_at(host.shm, WORKERS, SLOTS, (channel - WORKERS) / SLOTS, (channel - WORKERS) % SLOTS)
-                ->channel;
+    if (channel < WORKERS) return &ars__worker_at(host.shm, SLOTS, channel)->channel;
+    return &ars__snapshot_at(host.shm, SLOTS, (channel - WORKERS) / SLOTS, (channel - WORKERS) % SLOTS)->channel;
 }
 
 static void lie_in_mailbox(uint32_t channel) {
@@ -322,7 +321,7 @@ static void lie_in_mailbox(uint32_t channel) {
 }
 
 static void lie_in_slot(uint32_t w, uint32_t slot) {
-    struct ars__snapshot *s = ars__snapshot_at(host.shm, WORKERS, SLOTS, w, slot);
+    struct ars__snapshot *s = ars__snapshot_at(host.shm, SLOTS, w, slot);
     uint8_t status = script_byte(&script);
     if (status & 0x80) { /* all that a snapshot reports */
         size_t at = offsetof(struct ars__snapshot, tries_q), end = offsetof(struct ars__snapshot, first);
@@ -342,7 +341,7 @@ static void lie_in_slot(uint32_t w, uint32_t slot) {
 }
 
 static void lie_in_words(uint32_t w) {
-    struct ars__worker *shared = ars__worker_at(host.shm, w);
+    struct ars__worker *shared = ars__worker_at(host.shm, SLOTS, w);
     uint64_t word;
     uint8_t which = script_byte(&script);
     script_take(&script, &word, sizeof word);
@@ -351,7 +350,7 @@ static void lie_in_words(uint32_t w) {
     if (which & 8) atomic_store(&shared->ring_written, word);
     if (which & 16) atomic_store(&shared->ring_read, word);
     if (which & 32) atomic_store(&shared->order_number, (uint32_t)word);
-    if (which & 64) atomic_store(&host.shm->host_asleep, (uint32_t)word);
+    if (which & 64) atomic_store(&ars__bell_at(host.shm)->host_asleep, (uint32_t)word);
     if (which & 128) atomic_store(&shared->ring_full, (uint32_t)word);
     ring(w);
 }
@@ -359,8 +358,12 @@ static void lie_in_words(uint32_t w) {
 static void lie_anywhere(void) {
     uint8_t which = script_byte(&script);
     struct script bytes = script_part(&script);
-    unsigned char *at = which & 1 ? (unsigned char *)ars__worker_at(host.shm, 0) : (unsigned char *)host.shm;
-    size_t room = which & 1 ? sizeof(struct ars__channel) + 512 : offsetof(struct ars__shm, names);
+    unsigned char *at = which & 1   ? (unsigned char *)ars__worker_at(host.shm, SLOTS, 0)
+                        : which & 2 ? (unsigned char *)ars__bell_at(host.shm)
+                                    : (unsigned char *)host.shm;
+    size_t room = which & 1   ? sizeof(struct ars__channel) + 512
+                  : which & 2 ? sizeof(struct ars__bell)
+                              : offsetof(struct ars__shm, names);
     uint32_t from;
     script_take(&script, &from, sizeof from);
     from %= (uint32_t)room;
@@ -427,7 +430,7 @@ static void settle(void) {
     clock_now += 240 * ARS__MS;
     answer_all();
     if (!restless) return;
-    for (uint32_t w = 0; w < WORKERS; w++) atomic_fetch_add(&ars__worker_at(host.shm, w)->traces_begun, 1);
+    for (uint32_t w = 0; w < WORKERS; w++) atomic_fetch_add(&ars__worker_at(host.shm, SLOTS, w)->traces_begun, 1);
     for (uint32_t c = 0; c < CHANNELS; c++) ring(c);
 }
 
@@ -485,10 +488,12 @@ static void renew_sites(void) {
 static void renew(void) {
     struct host was = host;
     memset(host.shm, 0, offsetof(struct ars__shm, sites));
-    for (uint32_t w = 0; w < WORKERS; w++)
-        memset(ars__worker_at(host.shm, w), 0, offsetof(struct ars__worker, ring) + 8192);
-    for (uint32_t i = 0; i < WORKERS * SLOTS; i++)
-        memset(ars__snapshot_at(host.shm, WORKERS, SLOTS, 0, i), 0, offsetof(struct ars__snapshot, first));
+    memset(ars__bell_at(host.shm), 0, sizeof(struct ars__bell));
+    for (uint32_t w = 0; w < WORKERS; w++) {
+        memset(ars__worker_at(host.shm, SLOTS, w), 0, offsetof(struct ars__worker, ring) + 8192);
+        for (uint32_t i = 0; i < SLOTS; i++)
+            memset(ars__snapshot_at(host.shm, SLOTS, w, i), 0, offsetof(struct ars__snapshot, first));
+    }
     host = (struct host){.shm = was.shm,
                          .n_workers = WORKERS,
                          .per_worker = SLOTS,

@@ -1,4 +1,4 @@
-"""The n-th fork, mmap, malloc, send or receive of the family fails: a clear error or the right numbers, never a hang.
+"""The n-th fork, mmap, mprotect, malloc, send or receive fails: a clear error or the right numbers, never a hang.
 
 Run with every n by ``make inject`` (ARS_INJECT=all); here with a few.
 """
@@ -25,7 +25,7 @@ ALL = os.environ.get("ARS_INJECT") == "all"
 PLAN = struct.Struct("<16siii")
 TRACES = 6
 # values of n, beside the first two
-FEW = {"fork": 2, "mmap": 2, "malloc": 5, "send": 3, "receive": 3}
+FEW = {"fork": 2, "mmap": 2, "mprotect": 3, "malloc": 5, "send": 3, "receive": 3}
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +122,14 @@ def test_a_call_that_fails(call: str, for_good: bool, shim: str, program: str, t
     beyond, _ = counted(program, shim, plan, call, 10 * total, for_good)
     assert isinstance(beyond, ars.Posterior)
     check(beyond, right)
+
+
+def test_a_worker_without_its_part_of_the_segment_is_a_failure_of_memory(
+    shim: str, program: str, tmp_path: Path
+) -> None:
+    """Three calls protect the segment; then the zygote opens and closes the area of each worker that it forks."""
+    found, _ = counted(program, shim, tmp_path / "plan", "mprotect", 4, True)
+    assert isinstance(found, ars.TraceFailure)
+    assert {failure.kind for failure in found.failures} == {"memory"}
+    assert "part of the shared memory (mprotect), 5 times in a row" in found.failures[0].text
+    assert "vm.max_map_count" in found.failures[0].text

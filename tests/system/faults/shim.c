@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 struct plan {
-    char call[16];         /* fork, mmap, malloc, send or receive */
+    char call[16];         /* fork, mmap, mprotect, malloc, send or receive */
     int32_t n;             /* the first to fail, from 1 */
     int32_t for_good;      /* 0: only that one */
     _Atomic int32_t count; /* of the calls so far */
@@ -59,6 +59,11 @@ pid_t _Fork(void) {
 void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
     if (fails("mmap", ENOMEM)) return MAP_FAILED;
     return (void *)syscall(SYS_mmap, at, size, protection, flags, fd, offset);
+}
+
+int mprotect(void *at, size_t size, int protection) {
+    if (fails("mprotect", ENOMEM)) return -1;
+    return (int)syscall(SYS_mprotect, at, size, protection);
 }
 
 extern void *__libc_malloc(size_t size);
