@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import threading
@@ -176,6 +177,7 @@ class Simulator(Processes):
         if seed is None and resume is not None:
             seed = kept_seed(resume)
         config = self._config(seed_or_random(seed), count, flags, estimate, flat, first_trace)
+        proposed_by = _described(proposals, network)
         info = RunInfo(
             config.seed,
             estimate.M if estimate else None,
@@ -183,6 +185,7 @@ class Simulator(Processes):
             in_loops,
             on_failure,
             self.command,
+            json.dumps(proposed_by, sort_keys=True),
         )
 
         def result(recorder: Recorder, stats: Mapping[str, float]) -> Posterior:
@@ -209,7 +212,7 @@ class Simulator(Processes):
                     "N": info.tries_q,
                     "in_loops": in_loops,
                     "observe": fingerprint(data),
-                    "proposals": _described(proposals, network),
+                    "proposals": proposed_by,
                 }
                 kept = stack.enter_context(KeptRun(resume, about, failed_too=on_failure != "raise"))
             return self._run(config, proposer, on_failure, make_progress(progress), result, kept)
