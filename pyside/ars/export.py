@@ -224,12 +224,13 @@ def to_datatree(post: Posterior, draws: int | None, seed: int) -> xarray.DataTre
     taken = {*weighted, *_DIMENSIONS}
     drawn: dict[str, Any] = {}
     for variable in _variables(post, taken):
-        about = {"address": variable.site.address}
-        weighted[variable.name] = (("trace", *variable.dims), variable.values, about)
-        drawn[variable.name] = (("chain", "draw", *variable.dims), variable.values[rows][None], about)
+        address = {"address": variable.site.address}
+        weighted[variable.name] = (("trace", *variable.dims), variable.values, address)
+        drawn[variable.name] = (("chain", "draw", *variable.dims), variable.values[rows][None], address)
     numbers = post.columns.traces["trace"].copy()
     coordinates = {"chain": [0], "draw": np.arange(len(rows))}
     origin = {"row": (("chain", "draw"), rows[None]), "trace": (("chain", "draw"), numbers[rows][None])}
+    about = {"log_weight_method": post.method}
     how: dict[str, Any] = {"sampling": f"systematic resampling by log_weight_{post.method}", "resampling_seed": seed}
     if default is not None and len(post):
         how["effective_sample_size"] = diagnostics.ess(default)
@@ -237,9 +238,10 @@ def to_datatree(post: Posterior, draws: int | None, seed: int) -> xarray.DataTre
         how["empty"] = reason
     tree = xarray.DataTree.from_dict(
         {
-            "posterior": xarray.Dataset(drawn, coordinates, how),
+            # coordinates first: h5netcdf takes a time that is quadratic in the variables to write them last
+            "posterior": xarray.Dataset(coords=coordinates, attrs=how).assign(drawn),
             "sample_stats": xarray.Dataset(origin, coordinates),
-            "weighted_posterior": xarray.Dataset(weighted, {"trace": numbers}, {"log_weight_method": post.method}),
+            "weighted_posterior": xarray.Dataset(coords={"trace": numbers}, attrs=about).assign(weighted),
             "observed_data": xarray.Dataset(_observed(post)),
         }
     )

@@ -28,7 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--traces", type=at_least(1), default=10_000, metavar="N", help="default: 10,000")
     parser.add_argument("--on-failure", choices=("raise", "zero", "skip"), default="raise", help="for traces that fail")
     add_seed(parser)
-    parser.add_argument("--out", type=_out, metavar="FILE", help="write traces and weights: .nc (ArviZ), .npz or .csv")
+    parser.add_argument(
+        "--out",
+        type=_out,
+        metavar="FILE",
+        help="write traces and weights: .nc (for ArviZ and ars.Posterior.load), .npz or .csv",
+    )
     parser.add_argument(
         "--resume",
         type=Path,
@@ -169,6 +174,9 @@ def _print_values(post: Posterior) -> None:
     """Mean and quantiles of every result, or of the latents if there are none."""
     from ars.export import titles
 
+    if not np.any(post.log_weights() > -np.inf):
+        print("every weight is 0: no trace explains the data, so there are no posterior means")
+        return
     names = list(post.results) or list(post.latents)
     print(f"{'':24} {'mean':>12} {'s.e.':>10} {'5%':>12} {'50%':>12} {'95%':>12}")
     for name in names:
