@@ -368,9 +368,9 @@ class Blocks:
         return {name: np.argsort(items["site"], kind="stable") for name, items in columns.items()}
 
     @cached_property
-    def _sorted_sites(self) -> dict[str, Array]:
+    def _sorted_sites(self) -> dict[str, Integers]:
         columns = {"samples": self._columns.samples, "results": self._columns.results}
-        return {name: items["site"][self._by_site[name]] for name, items in columns.items()}
+        return {name: items["site"][self._by_site[name]].astype(np.int64) for name, items in columns.items()}
 
     def _items(self, column: str, site: int) -> Integers:
         """The positions of a site's items in their column, ascending."""

@@ -141,12 +141,13 @@ def write_npz(post: Posterior, path: Path) -> None:
 # ---- xarray and ArviZ ------------------------------------------------------------------------------------------------
 
 _NOT_IN_NETCDF = re.compile(r"[/\x00-\x1f\x7f]")
+_LONGEST = 200  # characters of a name; netCDF takes 256 bytes, and dimensions add a few
 _DIMENSIONS = ("chain", "draw", "trace", "log_weight")  # names that a tree uses itself
 
 
 def _plain(name: str) -> str:
-    """A name that netCDF and xarray take: slashes become dots."""
-    plain = _NOT_IN_NETCDF.sub(".", name).strip()
+    """A name that netCDF and xarray take: slashes become dots, and of a very long address the end remains."""
+    plain = _NOT_IN_NETCDF.sub(".", name).encode("utf-8", "replace").decode()[-_LONGEST:].strip()
     return plain if plain.strip(".") else f"site{plain}"
 
 

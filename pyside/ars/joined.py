@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -34,9 +35,8 @@ def concat(cls: type[_T], parts: Sequence[_T]) -> _T:
     sites = _all_sites([part.sites for part in parts])
     columns = merge([_renumbered(part.columns, part.sites, sites) for part in parts])
     first = parts[0]
-    # a prior run has no data, so its constructor's default is right for it
-    given: dict[str, Any] = {"observed": first.observed} if first.observed else {}
-    whole = type(first)(columns, sites, run=first.run, stats=_stats([part.stats for part in parts]), **given)
+    stats = _stats([part.stats for part in parts])
+    whole = type(first)(columns, sites, run=first.run, stats=stats, observed=first.observed)
     whole.failures = _failures([part.failures for part in parts])
     return whole
 
@@ -54,7 +54,7 @@ def _differences(one: Traces, other: Traces) -> list[str]:
     for name in sorted(one.observed.keys() | other.observed.keys()):
         if name not in one.observed or name not in other.observed:
             found.append(f'"{name}" is observed in only one of them')
-        elif not np.array_equal(one.observed[name], other.observed[name]):
+        elif not np.array_equal(one.observed[name], other.observed[name], equal_nan=True):
             found.append(f'the data of "{name}" differ')
     return found
 
@@ -78,12 +78,10 @@ def _all_sites(tables: Sequence[Sequence[Site]]) -> tuple[Site, ...]:
     if all(tuple(longest[: len(table)]) == tuple(table) for table in tables):
         return tuple(longest)
     found: dict[tuple[SiteKind, str], Site] = {}
-    for table in tables:
-        known = {(site.kind, site.address) for site in table}
-        if len(known) < len(table):
-            addresses = [site.address for site in table]
-            twice = next(a for a in addresses if addresses.count(a) > 1)
-            raise ValueError(f'two sites have the address "{twice}": the parts cannot be matched. Rename one of them')
+    for table in filter(None, tables):
+        (_, address), count = Counter((site.kind, site.address) for site in table).most_common(1)[0]
+        if count > 1:
+            raise ValueError(f'two sites have the address "{address}": the parts cannot be matched. Rename one of them')
         for site in table:
             same = found.setdefault((site.kind, site.address), site._replace(id=len(found)))
             if same.dist != site.dist:

@@ -383,8 +383,6 @@ class Posterior(Traces):
         ------
         ImportError
             ArviZ is missing, or is too new to have InferenceData; it then reads ``to_datatree()``.
-        ValueError
-            As in ``to_datatree``.
         """
         return export.to_inferencedata(self, draws, seed)
 

@@ -197,7 +197,8 @@ def _about(source: Path, variables: Mapping[str, Array], attributes: Mapping[str
     if text.dtype != np.uint8 or f"{_crc(text):08x}" != attributes.get("about_crc32"):
         raise StorageError(f"{source} is damaged: its description does not have the right checksum")
     about = json.loads(text.tobytes())
-    assert isinstance(about, dict)
+    if not isinstance(about, dict):
+        raise StorageError(f"{source} is damaged: its description is not one")
     return about
 
 

@@ -120,7 +120,7 @@ def test_names_in_a_tree_do_not_clash(tmp_path: Path) -> None:
     sites = [
         *(latent(0, "x"), result(1, "x"), latent(2, "a/k"), latent(3, "b/k"), result(4, "v"), result(5, "draw")),
         *(latent(6, "trace"), latent(7, "v_instance"), latent(8, "log_weight_ars"), latent(9, "/"), latent(10, "c/d")),
-        *(latent(11, "c.d"), latent(12, "chain")),
+        *(latent(11, "c.d"), latent(12, "chain"), latent(13, f"{'deep/' * 60}q"), latent(14, f"{'deep/' * 61}q")),
     ]
     samples = [Sample(site.id, float(site.id)) for site in sites if site.dist is not None]
     post = posterior([Trace(0, samples=samples, results=[(1, [1.0]), (4, [5.0]), (4, [6.0, 7.0]), (5, [5.0])])], sites)
@@ -128,7 +128,7 @@ def test_names_in_a_tree_do_not_clash(tmp_path: Path) -> None:
     group = post.to_datatree()["posterior"]
     found = {str(name): group[name].values.ravel().tolist() for name in group.data_vars}
     np.testing.assert_array_equal(found.pop("v"), [5.0, math.nan, 6.0, 7.0])
-    assert sorted(value for values in found.values() for value in values) == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert sorted(value for values in found.values() for value in values) == [0, 1, 2, 3, *range(5, 15)]
     assert (found["x"], found["x_latent"], found["a.k"], found["b.k"]) == ([1.0], [0.0], [2.0], [3.0])
 
 

@@ -15,7 +15,7 @@ from ars.cli.options import add_limits, add_listen, add_seed, add_simulator, at_
 from ars.saved import SUFFIXES, check_netcdf
 
 if TYPE_CHECKING:
-    from ars.errors import RunInterrupted
+    from ars.errors import ArsError, RunInterrupted
     from ars.network.facade import Network
     from ars.posterior import Posterior
 
@@ -161,13 +161,26 @@ def run(arguments: argparse.Namespace) -> int:
         except (ValueError, TypeError) as error:
             print(f"ars infer: {error}", file=sys.stderr)
             return 2
-    if arguments.out is not None:
-        post.save(arguments.out)  # first: whatever comes of the table, the traces are kept
+    problem = _save(post, arguments.out)  # first: whatever comes of the table, the traces are kept
     print(post.summary())
     _print_values(post)
+    if problem is not None:
+        raise problem
     if arguments.out is not None:
         print(f"seed {post.run.seed}; written to {arguments.out}")
     return 0
+
+
+def _save(post: Posterior, path: Path | None) -> ArsError | None:
+    """Writes the file if one is asked for. An error is for later: the summary is worth printing without the file."""
+    from ars.errors import ArsError
+
+    try:
+        if path is not None:
+            post.save(path)
+    except ArsError as error:
+        return error
+    return None
 
 
 def _print_values(post: Posterior) -> None:
