@@ -56,14 +56,14 @@ class Traces:
     ``traces["x"]`` has the values of a result or a latent, a row per trace. A key is an address ("loop/x"), else a
     result's name, else a latent's. Failed traces are left out. The shape depends on the site:
 
-    =====================================  =================================  ==============
-    the site                               shape of ``traces["x"]``           column names
-    =====================================  =================================  ==============
-    at most once in every trace            (traces,)                          x
-    several times in some trace            (traces, instances)                x[0], x[1], ...
-    a vector, at most once                 (traces, elements)                 v[0], v[1], ...
-    a vector, several times in some trace  (traces, instances, elements)      v[0][0], v[0][1], ...
-    =====================================  =================================  ==============
+    =====================================  ==============================  =====================
+    the site                               shape of ``traces["x"]``        column names
+    =====================================  ==============================  =====================
+    at most once in every trace            (traces,)                       x
+    several times in some trace            (traces, instances)             x[0], x[1], ...
+    a vector, at most once                 (traces, elements)              v[0], v[1], ...
+    a vector, several times in some trace  (traces, instances, elements)   v[0][0], v[0][1], ...
+    =====================================  ==============================  =====================
 
     NaN stands where a trace has no such instance or element. ``traces["x", 2]`` or ``traces["x[2]"]`` is the third
     instance alone. Every column name of ``Posterior.to_dataframe`` is a key: ``"v[2]"`` is an element of a vector that
@@ -361,7 +361,7 @@ class Posterior(Traces):
         ImportError
             xarray is missing.
         ValueError
-            ``draws`` is not a positive whole number, or is given although every weight is 0.
+            ``draws`` is below 1, or is given although every weight is 0.
         """
         return export.to_datatree(self, draws, seed)
 

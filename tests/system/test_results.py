@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import errno
+import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -222,3 +224,18 @@ def test_parts_with_other_data_seeds_or_proposals_are_refused(csim: Callable[[st
             options: dict[str, Any] = {"observe": {"y": 1.0}, "traces": 20, "seed": 4, "first_trace": 20} | changes
             with pytest.raises(ValueError, match=message):
                 ars.Posterior.concat([one, sim.posterior(**options)])
+
+
+def test_infer_prints_its_summary_when_the_file_cannot_be_written(
+    csim: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    command = ["infer", csim("gaussian"), "1", "--observe", "y=1", "--traces", "40", "--workers", "2", "--quiet"]
+    assert main([*command, "--out", str(tmp_path / "post.nc")]) == 1
+    said = capsys.readouterr()
+    assert "ars: evidence" in said.out and "mu" in said.out and "written to" not in said.out
+    assert "post.nc could not be written: the disk is full" in said.err
+    assert list(tmp_path.iterdir()) == []
