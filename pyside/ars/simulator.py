@@ -70,7 +70,7 @@ def _one_torch_thread() -> contextlib.AbstractContextManager[None]:
 def _described(proposals: Mapping[str, Proposal] | None, network: Network | None) -> Any:
     """What proposes, as far as it can be told: two functions of one name are alike. For JSON."""
     if network is not None:
-        return {"network": fingerprint({name: t.numpy() for name, t in network.network.state_dict().items()})}
+        return {"network": fingerprint({name: t.cpu().numpy() for name, t in network.network.state_dict().items()})}
     return {name: repr(p) if isinstance(p, Distribution) else "a function" for name, p in (proposals or {}).items()}
 
 
