@@ -214,16 +214,17 @@ def test_parts_of_a_prior_run(csim: Callable[[str], str]) -> None:
 
 def test_parts_with_other_data_seeds_or_proposals_are_refused(csim: Callable[[str], str]) -> None:
     with ars.Simulator([csim("gaussian"), "1"], workers=2) as sim:
-        one = sim.posterior({"y": 1.0}, 20, seed=4)
+        same: dict[str, Any] = {"observe": {"y": 1.0}, "traces": 20, "seed": 4, "proposals": {"mu": ars.Normal(0.5, 1)}}
+        one = sim.posterior(**same)
         for changes, message in (
             ({"observe": {"y": 1.5}}, 'the data of "y" differ'),
             ({"seed": 5}, "seed is 4 and 5"),
             ({"budget": ars.Budget(M=3, N=10)}, "runs_p is 1 and 3"),
             ({"proposals": {"mu": ars.Normal(0.8, 0.5)}}, "proposals is"),
         ):
-            options: dict[str, Any] = {"observe": {"y": 1.0}, "traces": 20, "seed": 4, "first_trace": 20} | changes
             with pytest.raises(ValueError, match=message):
-                ars.Posterior.concat([one, sim.posterior(**options)])
+                ars.Posterior.concat([one, sim.posterior(**same | {"first_trace": 20} | changes)])
+        assert len(ars.Posterior.concat([one, sim.posterior(**same, first_trace=20)])) == 40
 
 
 def test_infer_prints_its_summary_when_the_file_cannot_be_written(
@@ -236,6 +237,6 @@ def test_infer_prints_its_summary_when_the_file_cannot_be_written(
     command = ["infer", csim("gaussian"), "1", "--observe", "y=1", "--traces", "40", "--workers", "2", "--quiet"]
     assert main([*command, "--out", str(tmp_path / "post.nc")]) == 1
     said = capsys.readouterr()
-    assert "ars: evidence" in said.out and "mu" in said.out and "written to" not in said.out
+    assert "evidence" in said.out and "mu" in said.out and "written to" not in said.out
     assert "post.nc could not be written: the disk is full" in said.err
     assert list(tmp_path.iterdir()) == []
