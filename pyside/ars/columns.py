@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from ars._native import DTYPES, DistKind, SiteKind
 
 __all__ = [
+    "Blocks",
     "Columns",
     "Key",
     "Offsets",
@@ -22,11 +24,11 @@ __all__ = [
     "concatenate",
     "empty",
     "find_site",
-    "instances_of",
     "merge",
     "offsets",
     "select",
     "sort_by_trace",
+    "squeezed",
     "take",
     "trace_of",
     "value_starts",
@@ -38,8 +40,9 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 
-# "x", "loop/x" (an address), "x[2]" or ("x", 2): the instance that is third to be drawn in its trace.
-Key: TypeAlias = str | tuple[str, int]
+# "x", "loop/x" (an address), "x[2]" or ("x", 2): the instance that is third to be drawn in its trace. "v[2]" is the
+# third element of a vector that no trace has twice, "v[1][2]" or ("v", 1, 2) that of the second instance.
+Key: TypeAlias = str | tuple[str, int] | tuple[str, int, int]
 
 
 class Site(NamedTuple):
@@ -229,7 +232,7 @@ def value_starts(columns: Columns) -> ValueStarts:
 
 # ---- names ------------------------------------------------------------------------------------------------------
 
-_INSTANCE = re.compile(r"(?P<name>.+)\[(?P<instance>\d+)\]")
+_INDEXED = re.compile(r"(?P<name>.+)\[(?P<index>\d+)\]")
 
 
 def _listed(sites: Iterable[Site]) -> str:
@@ -249,56 +252,132 @@ def _matches(sites: Sequence[Site], name: str) -> list[Site]:
     return []
 
 
-def find_site(sites: Sequence[Site], key: Key) -> tuple[Site, int]:
-    """The site that a key names, and the instance it asks for (0, the first, unless it says more).
+def find_site(sites: Sequence[Site], key: Key) -> tuple[Site, tuple[int, ...]]:
+    """The site that a key names, and the index that follows the name: (), (2,) or (1, 2).
 
     Looked up in this order: the exact address, results by name, latents by name. A name that several sites share is
-    a KeyError that lists their addresses.
+    a KeyError that lists their addresses. A name that itself ends in "[2]" is a name first.
     """
-    name, instance = (key, 0) if isinstance(key, str) else key
-    if instance < 0:
-        raise KeyError(f'instance {instance} of "{name}": instances count from 0')
+    name: str
+    index: tuple[int, ...]
+    name, index = (key, ()) if isinstance(key, str) else (key[0], tuple(key[1:]))
+    if len(index) > 2:
+        raise KeyError(f'"{name}": an index has an instance and an element at most, not {index}')
+    if any(i < 0 for i in index):
+        raise KeyError(f'instance {min(index)} of "{name}": instances count from 0')
     found = _matches(sites, name)
-    if not found and isinstance(key, str) and (split := _INSTANCE.fullmatch(key)):
-        name, instance = split["name"], int(split["instance"])
-        found = _matches(sites, name)
+    if not found and isinstance(key, str):
+        stem, numbers = key, list[int]()
+        while not found and len(numbers) < 2 and (split := _INDEXED.fullmatch(stem)):
+            stem, numbers = split["name"], [int(split["index"]), *numbers]
+            found = _matches(sites, stem)
+        if numbers:
+            name, index = stem, tuple(numbers)
     if not found:
         raise KeyError(f'"{name}" was not recorded; the addresses are: {_listed(sites)}')
     if len(found) > 1:
         raise KeyError(f'"{name}" is the name of several sites, use one of their addresses: {_listed(found)}')
-    return found[0], instance
+    return found[0], index
 
 
 # ---- values -----------------------------------------------------------------------------------------------------
 
 
 def values_of(columns: Columns, sites: Sequence[Site], key: Key) -> Floats:
-    """The values of a latent, result or observation: a row per trace, NaN in a trace that does not have it.
+    """The values of a latent, result or observation: a row per trace, NaN where a trace does not have it.
 
-    A latent gives one number per trace. A result gives one, or as many columns as its longest vector has elements.
-    The values of an observation are all that a trace observed under that name, in order.
+    A site that every trace has at most once gives one number per trace, or a row of elements if it is a vector. A site
+    that a trace has more often gives traces x instances, for vectors traces x instances x elements. A key with an
+    index gives that instance alone; see ``Key``. The values of an observation are all that a trace observed under that
+    name, in order.
     """
-    site, instance = find_site(sites, key)
-    if site.kind == SiteKind.SAMPLE:
-        return _sample_values(columns, site.id, instance)
-    if site.kind == SiteKind.RESULT:
-        return _vectors(columns, "results", site.id, instance)
+    site, index = find_site(sites, key)
     if site.kind == SiteKind.OBSERVE:
-        if instance:
+        if index:
             raise KeyError(f'"{site.address}" is an observation: it has columns, not instances')
-        return _vectors(columns, "observes", site.id, None)
-    raise KeyError(f'"{site.address}" is a loop: it has no value; see .loops')
+        return _end_to_end(columns, site.id)
+    if site.kind == SiteKind.LOOP:
+        raise KeyError(f'"{site.address}" is a loop: it has no value; see .loops')
+    if site.kind == SiteKind.SAMPLE and len(index) == 1:
+        return _sample_values(columns, site.id, index[0])
+    block = Blocks(columns).of(site)
+    if not index:
+        return squeezed(block)
+    if isinstance(key, str) and len(index) == 1 and block.shape[1] == 1 and block.shape[2] > 1:
+        index = (0, *index)  # as the columns of a table are called: "v[2]", not "v[0][2]"
+    inside = all(i < size for i, size in zip(index, block.shape[1:], strict=False))
+    if len(index) == 2:
+        return block[:, index[0], index[1]] if inside else np.full(len(block), np.nan)
+    part = block[:, index[0]] if inside else np.full((len(block), 1), np.nan)
+    there = np.flatnonzero(~np.isnan(part).all(axis=0))
+    width = int(there[-1]) + 1 if len(there) else 1  # other instances may be longer
+    return part[:, 0] if width == 1 else part[:, :width]
 
 
-def instances_of(columns: Columns, site: Site) -> int:
-    """How many instances of a latent or a result the trace with the most of them has; 0 if none has any."""
-    if site.kind == SiteKind.SAMPLE:
-        mine = columns.samples["instance"][columns.samples["site"] == site.id]
-        return int(mine.max()) + 1 if len(mine) else 0
-    column = "results" if site.kind == SiteKind.RESULT else "observes"
-    index = np.flatnonzero(getattr(columns, column)["site"] == site.id)
-    rows = trace_of(getattr(offsets(columns), column), index)
-    return int(_rank(rows).max()) + 1 if len(rows) else 0
+def squeezed(block: Floats) -> Floats:
+    """A block without the axis of instances if there is one instance, and without that of elements if there is one."""
+    _, count, width = block.shape
+    if width == 1:
+        return block[:, 0, 0] if count == 1 else block[:, :, 0]
+    return block[:, 0] if count == 1 else block
+
+
+class Blocks:
+    """The values of latents and results, one site after another, as traces x instances x elements with NaN elsewhere.
+
+    ``many``: sorts the items by site first, so that all sites together cost little more than one.
+    """
+
+    def __init__(self, columns: Columns, *, many: bool = False) -> None:
+        self._columns = columns
+        self._many = many
+
+    def of(self, site: Site) -> Floats:
+        """All values of one site. A site that no trace has gives one instance of one element."""
+        column = "samples" if site.kind == SiteKind.SAMPLE else "results"
+        index = self._items(column, site.id)
+        rows = trace_of(getattr(self._where, column), index)
+        if site.kind == SiteKind.SAMPLE:
+            drawn = self._columns.samples[index]
+            instances = drawn["instance"].astype(np.int64)
+            out = self._blank(instances, 1)
+            out[rows, instances, 0] = drawn["value"]
+            return out
+        instances = _rank(rows)
+        sizes = self._columns.results["n"][index].astype(np.int64)
+        out = self._blank(instances, int(sizes.max(initial=1)))
+        inside = np.arange(int(sizes.sum()), dtype=np.int64) - np.repeat(_starts(sizes)[:-1], sizes)
+        source = np.repeat(self._values.results[index], sizes) + inside
+        out[np.repeat(rows, sizes), np.repeat(instances, sizes), inside] = self._columns.values[source]
+        return out
+
+    def _blank(self, instances: Integers, width: int) -> Floats:
+        return np.full((len(self._columns.traces), int(instances.max(initial=0)) + 1, width), np.nan)
+
+    @cached_property
+    def _where(self) -> Offsets:
+        return offsets(self._columns)
+
+    @cached_property
+    def _values(self) -> ValueStarts:
+        return value_starts(self._columns)
+
+    @cached_property
+    def _by_site(self) -> dict[str, Integers]:
+        columns = {"samples": self._columns.samples, "results": self._columns.results}
+        return {name: np.argsort(items["site"], kind="stable") for name, items in columns.items()}
+
+    @cached_property
+    def _sorted_sites(self) -> dict[str, Integers]:
+        columns = {"samples": self._columns.samples, "results": self._columns.results}
+        return {name: items["site"][self._by_site[name]].astype(np.int64) for name, items in columns.items()}
+
+    def _items(self, column: str, site: int) -> Integers:
+        """The positions of a site's items in their column, ascending."""
+        if not self._many:
+            return np.flatnonzero(getattr(self._columns, column)["site"] == site)
+        first, last = np.searchsorted(self._sorted_sites[column], np.array([site, site + 1]))
+        return self._by_site[column][first:last]
 
 
 def _sample_values(columns: Columns, site: int, instance: int) -> Floats:
@@ -315,21 +394,17 @@ def _rank(rows: Integers) -> Integers:
     return np.arange(len(rows), dtype=np.int64) - first
 
 
-def _vectors(columns: Columns, column: str, site: int, instance: int | None) -> Floats:
-    """The doubles of one site's items; with an instance, of that item in each trace, else of all, end to end."""
-    items: Array = getattr(columns, column)
-    index = np.flatnonzero(items["site"] == site)
-    rows = trace_of(getattr(offsets(columns), column), index)
-    if instance is not None:
-        wanted = _rank(rows) == instance
-        index, rows = index[wanted], rows[wanted]
-    sizes = items["n"][index].astype(np.int64)
-    starts: Integers = getattr(value_starts(columns), column)[index]
+def _end_to_end(columns: Columns, site: int) -> Floats:
+    """Everything that a trace observed at one site, in order."""
+    index = np.flatnonzero(columns.observes["site"] == site)
+    rows = trace_of(offsets(columns).observes, index)
+    sizes = columns.observes["n"][index].astype(np.int64)
+    starts = value_starts(columns).observes[index]
     inside = np.arange(int(sizes.sum()), dtype=np.int64) - np.repeat(_starts(sizes)[:-1], sizes)
     source = np.repeat(starts, sizes) + inside
     target_row = np.repeat(rows, sizes)
     target_column = _rank(target_row)
-    width = int(target_column.max()) + 1 if len(target_column) else 1
+    width = int(target_column.max(initial=0)) + 1
     out = np.full((len(columns.traces), width), np.nan)
     out[target_row, target_column] = columns.values[source]
     return out[:, 0] if width == 1 else out

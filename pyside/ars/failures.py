@@ -123,6 +123,12 @@ def describe(failures: Sequence[Failure], at_most: int = 3) -> str:
     return "\n".join(lines)
 
 
+def _in_order(counts: Mapping[str, int]) -> dict[str, int]:
+    """The counts in the order of the kinds' codes."""
+    order = {failure_name(code): code for code in FailureKind}
+    return {kind: counts[kind] for kind in sorted(counts, key=lambda k: order.get(k, len(order)))}
+
+
 class Failures(Mapping[str, int]):
     """How many traces failed, by kind, and a few examples of each: ``post.failures``. False if there are none.
 
@@ -143,10 +149,16 @@ class Failures(Mapping[str, int]):
             counts[failure.kind] += 1
             if counts[failure.kind] <= examples_per_kind:
                 examples.append(failure)
-        order = {failure_name(code): code for code in FailureKind}
-        self._counts = {kind: counts[kind] for kind in sorted(counts, key=lambda k: order.get(k, len(order)))}
+        self._counts = _in_order(counts)
         self.examples: tuple[Failure, ...] = tuple(examples)
         self.incidents: tuple[Failure, ...] = tuple(incidents)
+
+    @classmethod
+    def counted(cls, counts: Mapping[str, int], examples: Iterable[Failure], incidents: Iterable[Failure]) -> Failures:
+        """Failures of which the counts and a few examples are known, from a file or from several runs."""
+        found = cls(examples, incidents=incidents)
+        found._counts = _in_order(counts)
+        return found
 
     def __getitem__(self, kind: str) -> int:
         return self._counts[kind]

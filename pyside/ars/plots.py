@@ -61,8 +61,12 @@ def plot_posterior(
     """The weighted histogram of a value, against the prior's (from ``sim.prior``) and an exact density (x, density)."""
     axes = _axes(axes)
     values = posterior[key]
-    if values.ndim != 1:
-        raise ValueError(f"{key!r} has {values.shape[1]} elements per trace: plot a value that is one number")
+    for given in (values,) if prior is None else (values, prior[key]):
+        if given.ndim != 1:
+            numbers = " x ".join(str(size) for size in given.shape[1:])
+            raise ValueError(
+                f'{key!r} has {numbers} numbers per trace: plot a value that is one number, such as "{key}[0]"'
+            )
     there = ~np.isnan(values)
     values, weights = values[there], normalised_weights(posterior.log_weights(method)[there])
     shown = values if prior is None else np.concatenate([values, prior[key][~np.isnan(prior[key])]])

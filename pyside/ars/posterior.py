@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from ars import diagnostics, weights
+from ars import diagnostics, export, joined, saved, weights
 from ars._native import SiteKind
-from ars.columns import Columns, Floats, Integers, Key, Site, find_site, instances_of, select, values_of
+from ars.columns import Columns, Floats, Integers, Key, Site, find_site, select, values_of
 from ars.diagnostics import Evidence, ParetoK
 from ars.failures import Failure, Failures, failures_of
 from ars.loops import Loops, NaiveVarianceWarning, summarise_loops
+from ars.recorded import Recorded, complete_stats
 
 if TYPE_CHECKING:
+    import arviz
+    import pandas as pd
     import xarray
 
 __all__ = ["Posterior", "RunInfo", "Traces"]
@@ -34,6 +37,7 @@ class RunInfo(NamedTuple):
     in_loops: str  # who proposes inside loops: "proposal" or "prior"
     on_failure: str  # "raise", "zero" or "skip"
     simulator: tuple[str, ...]  # the executable and its arguments
+    proposals: str = ""  # JSON: proposals by hand, or the network's checksum; two functions are not told apart
 
 
 class AcceptanceOptions(TypedDict, total=False):
@@ -43,69 +47,27 @@ class AcceptanceOptions(TypedDict, total=False):
     qA: Mapping[str, weights.Acceptance]
 
 
-# ---- names ------------------------------------------------------------------------------------------------------
-
-
-class _Recorded(Mapping[str, Floats]):
-    """The values of all sites of one kind, by name, or by address where several share a name."""
-
-    def __init__(self, columns: Columns, sites: Sequence[Site], kind: SiteKind) -> None:
-        self._columns = columns
-        self._sites = [site for site in sites if site.kind == kind]
-
-    def __getitem__(self, key: Key) -> Floats:
-        return values_of(self._columns, self._sites, key)
-
-    def __iter__(self) -> Iterator[str]:
-        names = [site.name for site in self._sites]
-        return iter(site.name if names.count(site.name) == 1 else site.address for site in self._sites)
-
-    def __len__(self) -> int:
-        return len(self._sites)
-
-    def __repr__(self) -> str:
-        return f"{{{', '.join(self)}}}"
-
-
-def _variable_names(sites: Sequence[Site]) -> dict[str, Site]:
-    """A different name without slashes for every latent and result; results get the short one first."""
-    named: dict[str, Site] = {}
-    for kind in (SiteKind.RESULT, SiteKind.SAMPLE):
-        mine = [site for site in sites if site.kind == kind]
-        for site in mine:
-            shared = sum(other.name == site.name for other in mine) > 1 or site.name in named
-            name = site.address.replace("/", ".") if shared else site.name
-            while name in named:
-                name += "_latent" if kind == SiteKind.SAMPLE else "_"
-            named[name] = site
-    return named
-
-
-def _complete_stats(stats: Mapping[str, float], columns: Columns) -> dict[str, float]:
-    """The run's counters, what the traces say of themselves, and what follows. Traces of hosts that were lost, or that
-    an earlier run had kept, tell as much as others."""
-    full = dict(stats)
-    full.setdefault("traces", len(columns.traces))
-    full.setdefault("snapshots", int(columns.traces["snapshots"].sum()))
-    for name, column in (("continuations", "forks"), ("tries_q", "tries_q"), ("tries_p", "tries_p")):
-        full.setdefault(name, int(columns.loops[column].sum()))
-    full.setdefault("forks", full["snapshots"] + full["continuations"])
-    if full.get("zmq_messages_received"):
-        full.setdefault("requests_per_message", full.get("requests", 0) / full["zmq_messages_received"])
-    if full.get("seconds"):
-        full.setdefault("traces_per_second", full["traces"] / full["seconds"])
-    return full
-
-
 # ---- traces -----------------------------------------------------------------------------------------------------
 
 
 class Traces:
     """Traces of a simulator, from ``sim.prior``.
 
-    ``traces["x"]`` is a result's or a latent's values, one per trace. A key is an address ("loop/x"), else a result's
-    name, else a latent's; ``traces["x", 2]`` or ``traces["x[2]"]`` is the third instance that a trace draws. NaN where
-    a trace has none. A result that is a vector gives a row per trace. Failed traces are left out.
+    ``traces["x"]`` has the values of a result or a latent, a row per trace. A key is an address ("loop/x"), else a
+    result's name, else a latent's. Failed traces are left out. The shape depends on the site:
+
+    =====================================  ==============================  =====================
+    the site                               shape of ``traces["x"]``        column names
+    =====================================  ==============================  =====================
+    at most once in every trace            (traces,)                       x
+    several times in some trace            (traces, instances)             x[0], x[1], ...
+    a vector, at most once                 (traces, elements)              v[0], v[1], ...
+    a vector, several times in some trace  (traces, instances, elements)   v[0][0], v[0][1], ...
+    =====================================  ==============================  =====================
+
+    NaN stands where a trace has no such instance or element. ``traces["x", 2]`` or ``traces["x[2]"]`` is the third
+    instance alone. Every column name of ``Posterior.to_dataframe`` is a key: ``"v[2]"`` is an element of a vector that
+    no trace has twice.
     """
 
     _keeps_failed = False
@@ -124,7 +86,7 @@ class Traces:
         """``stderr``: what the simulator had last written when a trace failed, by trace, for the first failures."""
         self.sites = tuple(sites)
         self.run = run
-        self.stats = _complete_stats(stats, columns)
+        self.stats = complete_stats(stats, columns)
         self.observed = {name: np.asarray(given, dtype=np.float64) for name, given in (observed or {}).items()}
         self.failures = Failures(failures_of(columns.failures, self.sites, run.seed, stderr or {}), incidents=incidents)
         self.columns = columns if self._keeps_failed else self._without_failed(columns)
@@ -157,21 +119,43 @@ class Traces:
 
     @property
     def latents(self) -> Mapping[str, Floats]:
-        return _Recorded(self.columns, self.sites, SiteKind.SAMPLE)
+        return Recorded(self.columns, self.sites, SiteKind.SAMPLE)
 
     @property
     def results(self) -> Mapping[str, Floats]:
-        return _Recorded(self.columns, self.sites, SiteKind.RESULT)
+        return Recorded(self.columns, self.sites, SiteKind.RESULT)
 
     @property
     def observations(self) -> Mapping[str, Floats]:
         """What each trace observed: one number, or a row, per trace."""
-        return _Recorded(self.columns, self.sites, SiteKind.OBSERVE)
+        return Recorded(self.columns, self.sites, SiteKind.OBSERVE)
 
     @cached_property
     def loops(self) -> Loops:
         """Per loop: entries, tries, p(A), q(A) and Theorem 1's S_pq."""
         return summarise_loops(self.columns, self.sites)
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """Joins parts of one run: the result is that of a single run over all their traces, bit for bit.
+
+        Parameters
+        ----------
+        parts
+            Runs of the same simulator with the same data, seed and settings and different trace numbers
+            (``first_trace=``). Proposals that are functions cannot be compared: give the same ones.
+
+        Returns
+        -------
+        Traces or Posterior
+            All traces in the order of their numbers. Counters in ``stats`` are sums.
+
+        Raises
+        ------
+        ValueError
+            The parts differ in something, or have a trace in common; the message says what.
+        """
+        return joined.concat(cls, parts)
 
     def _heading(self) -> str:
         rate = self.stats.get("traces_per_second")
@@ -277,7 +261,7 @@ class Posterior(Traces):
         return diagnostics.k_converge(log_weights, epsilon, seed=seed, max_draws=max_draws, repeats=repeats)
 
     def mean(self, key: Key, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]) -> float | Floats:
-        """The posterior mean over the traces that have this value; of a vector, one per element."""
+        """The posterior mean over the traces that have this value; one per instance and element, see ``Traces``."""
         return self._per_element(key, diagnostics.weighted_mean, self.log_weights(method, **acceptance))
 
     def mean_error(
@@ -289,7 +273,7 @@ class Posterior(Traces):
     def quantile(
         self, key: Key, q: npt.ArrayLike, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]
     ) -> float | Floats:
-        """Posterior quantiles: one number for one q; an axis of length len(q) for several, after that of a vector."""
+        """Posterior quantiles: one number for one q; several add an axis, after those of instances and elements."""
 
         def at(values: Floats, log_weights: Floats) -> Floats:
             return diagnostics.weighted_quantile(values, q, log_weights)
@@ -297,11 +281,16 @@ class Posterior(Traces):
         return self._per_element(key, at, self.log_weights(method, **acceptance))
 
     def _per_element(self, key: Key, function: Any, log_weights: Floats) -> float | Floats:
+        """The function of each instance and element; NaN where no trace of positive weight has it."""
         values = self[key]
-        columns = [values] if values.ndim == 1 else list(values.T)
-        found = np.array([function(column, log_weights) for column in columns])
-        found = found[0] if values.ndim == 1 else found
-        return float(found) if found.ndim == 0 else found
+        columns = np.ascontiguousarray(values.reshape(len(values), math.prod(values.shape[1:])).T)
+        absent = np.isnan(columns[:, log_weights > -np.inf])
+        counted = np.flatnonzero(~np.all(absent, axis=1)).tolist() or [0]  # [0]: the function says what is wrong
+        found = {i: np.asarray(function(columns[i], log_weights)) for i in counted}
+        missing = np.full_like(next(iter(found.values())), np.nan)
+        stacked = np.stack([found.get(i, missing) for i in range(len(columns))])
+        shaped = stacked.reshape(values.shape[1:] + stacked.shape[1:])
+        return float(shaped) if shaped.ndim == 0 else shaped
 
     def resample(
         self, n: int | None = None, method: str | None = None, *, seed: int = 0, **acceptance: Unpack[AcceptanceOptions]
@@ -341,72 +330,121 @@ class Posterior(Traces):
             lines.append(str(self.failures))
         return "\n".join(lines)
 
-    def to_datatree(self) -> xarray.DataTree:
-        """An xarray.DataTree as ArviZ reads it: posterior (one chain), sample_stats with log_weight, observed_data.
+    def to_datatree(self, draws: int | None = None, seed: int = 0) -> xarray.DataTree:
+        """The run as an xarray.DataTree, whose group ``posterior`` ArviZ reads right.
 
-        ``log_weight`` is the default weighting, and every available one is there as ``log_weight_<name>``. A name with
-        several instances has a dimension for them, a vector one for its elements. Slashes in names become dots.
+        A name with several instances has a dimension for them, a vector one for its elements. Slashes in names become
+        dots. The groups are:
+
+        - ``posterior``: equally weighted draws (dimensions ``chain``, of length 1, and ``draw``), by systematic
+          resampling with the default weights. A trace with a large weight appears several times. If every weight is 0
+          the group is empty and its attribute ``empty`` says why.
+        - ``sample_stats``: for each of these draws its ``row`` in ``weighted_posterior`` and its ``trace`` number.
+        - ``weighted_posterior``: the traces as they are (dimension ``trace``), draws from the proposal, with
+          ``log_weight`` (the default weighting) and ``log_weight_<method>`` for every available one.
+        - ``observed_data``: the data.
+
+        Parameters
+        ----------
+        draws
+            Number of draws in ``posterior``. Default: the effective sample size, rounded down, at least 1 and at most
+            the number of traces. More draws hold no more information, and ArviZ takes them for independent.
+        seed
+            Seed of the resampling. Default: 0.
+
+        Returns
+        -------
+        xarray.DataTree
+
+        Raises
+        ------
+        ImportError
+            xarray is missing.
+        ValueError
+            ``draws`` is below 1, or is given although every weight is 0.
         """
-        try:
-            import xarray
-        except ImportError as error:
-            raise ImportError("to_datatree needs xarray: pip install libars[arviz]") from error
+        return export.to_datatree(self, draws, seed)
 
-        variables = {}
-        for name, site in _variable_names(self.sites).items():
-            dims, values = self._all_instances(name, site)
-            variables[name] = xarray.Variable(("chain", "draw", *dims), values[None], {"address": site.address})
-        coordinates = {"chain": [0], "draw": np.arange(len(self))}
-        available = self._available()
-        stats: dict[str, Any] = {
-            f"log_weight_{name}": (("chain", "draw"), found[None]) for name, found in available.items()
-        }
-        if self.method in available:
-            stats["log_weight"] = (("chain", "draw"), available[self.method][None])
-        stats["trace"] = (("chain", "draw"), self.trace_numbers[None])
-        data = {}
-        for name, given in self.observed.items():
-            plain = name.replace("/", ".")
-            data[plain] = (tuple(f"{plain}_dim_{i}" for i in range(given.ndim)), given)
-        tree = xarray.DataTree.from_dict(
-            {
-                "posterior": xarray.Dataset(variables, coordinates),
-                "sample_stats": xarray.Dataset(stats, coordinates, {"log_weight_method": self.method}),
-                "observed_data": xarray.Dataset(data),
-            }
-        )
-        tree.attrs.update(self._attributes())
-        return tree
+    def to_inferencedata(self, draws: int | None = None, seed: int = 0) -> arviz.InferenceData:
+        """The tree of ``to_datatree`` as an arviz.InferenceData, for ArviZ before 1.0.
 
-    def _all_instances(self, name: str, site: Site) -> tuple[tuple[str, ...], Floats]:
-        """The values of all instances of a site, and the names of the dimensions that follow the traces."""
-        mine = [site]
-        count = max(instances_of(self.columns, site), 1)
-        parts = [values_of(self.columns, mine, (site.address, instance)) for instance in range(count)]
-        width = max(1 if part.ndim == 1 else part.shape[1] for part in parts)
-        if width > 1:
-            stacked = np.full((len(self), count, width), np.nan)
-            for i, part in enumerate(parts):
-                wide = part[:, None] if part.ndim == 1 else part
-                stacked[:, i, : wide.shape[1]] = wide
-        else:
-            stacked = np.stack(parts, axis=1)
-        dims = ((f"{name}_instance",) if count > 1 else ()) + ((f"{name}_dim_0",) if width > 1 else ())
-        return dims, stacked if count > 1 else stacked[:, 0]
+        Parameters
+        ----------
+        draws
+            Number of draws in ``posterior``. Default: as in ``to_datatree``.
+        seed
+            Seed of the resampling. Default: 0.
 
-    def _attributes(self) -> dict[str, Any]:
-        try:
-            ours = version("libars")
-        except PackageNotFoundError:  # run from a source tree
-            ours = "unknown"
-        return {
-            "seed": self.run.seed,
-            "M": math.nan if self.run.runs_p is None else self.run.runs_p,
-            "N": math.nan if self.run.tries_q is None else self.run.tries_q,
-            "in_loops": self.run.in_loops,
-            "on_failure": self.run.on_failure,
-            "simulator": " ".join(self.run.simulator),
-            "inference_library": "libars",
-            "inference_library_version": ours,
-            "version": ours,
-        }
+        Returns
+        -------
+        arviz.InferenceData
+
+        Raises
+        ------
+        ImportError
+            ArviZ is missing, or is too new to have InferenceData; it then reads ``to_datatree()``.
+        """
+        return export.to_inferencedata(self, draws, seed)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The run as a table with a row per trace. These are draws from the proposal: use them with a log weight.
+
+        The columns are ``trace``, ``log_weight_<method>`` for every available weighting, then every instance of every
+        result and latent, named as in ``Traces``, NaN where a trace has none. A name that several sites share is
+        replaced by the address; a latent that shares its address with a result is called ``<name>_latent``.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            pandas is missing.
+        """
+        return export.to_dataframe(self)
+
+    # -- files --
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the run to a file, whole or not at all.
+
+        Parameters
+        ----------
+        path
+            The suffix decides the format. ``.nc``: the groups of ``to_datatree()`` for ArviZ, and all that ``load``
+            needs. ``.csv`` and ``.npz``: the columns of ``to_dataframe``.
+
+        Raises
+        ------
+        ValueError
+            The suffix is another one.
+        ImportError
+            A ``.nc`` file needs xarray, and netCDF4 or h5netcdf.
+        StorageError
+            The file could not be written. A file that was there before is unchanged.
+        """
+        saved.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads a run that ``save`` or ``ars infer --out`` wrote to a ``.nc`` file, bit for bit.
+
+        Parameters
+        ----------
+        path
+            The ``.nc`` file.
+
+        Returns
+        -------
+        Posterior
+            With the same weights, values, loops, failures, data and statistics.
+
+        Raises
+        ------
+        StorageError
+            The file is missing, damaged, of another version of libars, or not one of its files.
+        ImportError
+            xarray is missing, or netCDF4 and h5netcdf are.
+        """
+        return saved.load(cls, path)

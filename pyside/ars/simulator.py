@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import threading
@@ -69,7 +70,7 @@ def _one_torch_thread() -> contextlib.AbstractContextManager[None]:
 def _described(proposals: Mapping[str, Proposal] | None, network: Network | None) -> Any:
     """What proposes, as far as it can be told: two functions of one name are alike. For JSON."""
     if network is not None:
-        return {"network": fingerprint({name: t.numpy() for name, t in network.network.state_dict().items()})}
+        return {"network": fingerprint({name: t.cpu().numpy() for name, t in network.network.state_dict().items()})}
     return {name: repr(p) if isinstance(p, Distribution) else "a function" for name, p in (proposals or {}).items()}
 
 
@@ -177,6 +178,7 @@ class Simulator(Processes):
         if seed is None and resume is not None:
             seed = kept_seed(resume)
         config = self._config(seed_or_random(seed), count, flags, estimate, flat, first_trace)
+        proposed_by = _described(proposals, network)
         info = RunInfo(
             config.seed,
             estimate.M if estimate else None,
@@ -184,6 +186,7 @@ class Simulator(Processes):
             in_loops,
             on_failure,
             self.command,
+            json.dumps(proposed_by, sort_keys=True),
         )
 
         def result(recorder: Recorder, stats: Mapping[str, float]) -> Posterior:
@@ -210,7 +213,7 @@ class Simulator(Processes):
                     "N": info.tries_q,
                     "in_loops": in_loops,
                     "observe": fingerprint(data),
-                    "proposals": _described(proposals, network),
+                    "proposals": proposed_by,
                 }
                 kept = stack.enter_context(KeptRun(resume, about, failed_too=on_failure != "raise"))
             return self._run(config, proposer, on_failure, make_progress(progress), result, kept, lease)

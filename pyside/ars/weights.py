@@ -41,10 +41,11 @@ class WeightError(ArsError, ValueError):
 
 
 class EntryValues(Mapping[str, Floats]):
-    """What a function for p(A) or q(A) is given: name -> values, one per entry of its loop.
+    """The argument of a function for p(A) or q(A): name -> values, one row per entry of its loop.
 
-    ``values["x"]`` is the x of the trace that entered the loop, ``values["x[1]"]`` its second instance. ``instance``
-    says for each entry the how-manieth of its trace it is, from 0.
+    ``values["x"]`` is the x of the trace that entered the loop. If a trace draws x several times, it has a column per
+    instance, NaN where there is none; ``values["x[1]"]`` is the second instance alone. ``instance`` is the zero-based
+    index of each loop entry within its trace.
     """
 
     def __init__(self, columns: Columns, sites: Sequence[Site], rows: Integers, instance: Integers) -> None:
@@ -158,9 +159,10 @@ def _given(mapping: Mapping[str, Acceptance], site: Site, loops: Sequence[Site],
 def _acceptance(given: Acceptance, site: Site, entries: EntryValues, n: int, what: str) -> Floats:
     numbers = np.asarray(given(entries) if callable(given) else given, dtype=np.float64)
     if numbers.shape not in ((), (n,)):
+        several = ' A latent with several instances has a column for each: choose one, such as values["x[0]"].'
         raise WeightError(
             f'{what} of loop "{site.address}" must be one number or {n}, one per entry of the loop, '
-            f"not an array of shape {numbers.shape}"
+            f"not an array of shape {numbers.shape}.{several if callable(given) and numbers.ndim > 1 else ''}"
         )
     numbers = np.broadcast_to(numbers, (n,))
     wrong = ~((numbers >= 0.0) & (numbers <= 1.0 + 1e-12))

@@ -110,8 +110,8 @@ def test_values_against_a_loop_over_traces(traces: list[Trace]) -> None:
         np.testing.assert_array_equal(cols.values_of(packed, SITES, ("x", instance)), expected)
     for key, rows in {
         "y": [[x for _, xs in t.observes for x in xs] for t in traces],
-        "mu": [t.results[0][1] if t.results else [] for t in traces],
-        "mu[1]": [t.results[1][1] if len(t.results) > 1 else [] for t in traces],
+        ("mu", 0): [t.results[0][1] if t.results else [] for t in traces],
+        ("mu", 1): [t.results[1][1] if len(t.results) > 1 else [] for t in traces],
     }.items():
         width = max((len(row) for row in rows), default=1) or 1
         padded = np.array([row + [math.nan] * (width - len(row)) for row in rows]).reshape(len(rows), width)
@@ -120,7 +120,31 @@ def test_values_against_a_loop_over_traces(traces: list[Trace]) -> None:
     flat = [s for t in traces for s in t.samples]
     for sample, start in zip(flat, starts.samples.tolist(), strict=True):
         np.testing.assert_array_equal(packed.values[start : start + len(sample.params)], sample.params)
-    assert cols.instances_of(packed, SITES[3]) == max((len(t.results) for t in traces), default=0)
+
+
+@settings(deadline=None)
+@given(random_traces())
+def test_all_instances_against_a_loop_over_traces(traces: list[Trace]) -> None:
+    packed = pack(traces)
+    drawn = [{s.instance: [s.value] for s in t.samples if s.site == X} for t in traces]
+    results = [dict(enumerate(xs for site, xs in t.results if site == MU)) for t in traces]
+    for site, key, rows in ((SITES[X], "x", drawn), (SITES[MU], "mu", results)):
+        count = max((i + 1 for row in rows for i in row), default=1)
+        width = max((len(xs) for row in rows for xs in row.values()), default=1) or 1
+        expected = np.full((len(traces), count, width), np.nan)
+        for at, row in enumerate(rows):
+            for i, xs in row.items():
+                expected[at, i, : len(xs)] = xs
+        for many in (False, True):
+            np.testing.assert_array_equal(cols.Blocks(packed, many=many).of(site), expected)
+        given = cols.values_of(packed, SITES, key)
+        assert given.ndim == 1 + (count > 1) + (width > 1)
+        np.testing.assert_array_equal(given.ravel(), expected.ravel())
+        for i in range(count):
+            for j in range(width):
+                np.testing.assert_array_equal(cols.values_of(packed, SITES, f"{key}[{i}][{j}]"), expected[:, i, j])
+                if count == 1 and width > 1:
+                    np.testing.assert_array_equal(cols.values_of(packed, SITES, f"{key}[{j}]"), expected[:, 0, j])
 
 
 def test_offsets_end_where_the_columns_end() -> None:
@@ -133,13 +157,14 @@ def test_offsets_end_where_the_columns_end() -> None:
 
 def test_names() -> None:
     assert SITES[1].name == "z"
-    assert cols.find_site(SITES, "z") == (SITES[1], 0)
-    assert cols.find_site(SITES, "outer/loop/z[3]") == (SITES[1], 3)
-    assert cols.find_site(SITES, ("z", 3)) == (SITES[1], 3)
+    assert cols.find_site(SITES, "z") == (SITES[1], ())
+    assert cols.find_site(SITES, "outer/loop/z[3]") == (SITES[1], (3,))
+    assert cols.find_site(SITES, ("z", 3)) == (SITES[1], (3,))
+    assert cols.find_site(SITES, "z[3][1]") == cols.find_site(SITES, ("z", 3, 1)) == (SITES[1], (3, 1))
     both = [latent(0, "m"), result(1, "m"), latent(2, "a/k"), latent(3, "b/k"), latent(4, "k[1]")]
     assert cols.find_site(both, "m")[0].id == 1, "a result wins over a latent"
     assert cols.find_site(both, "b/k")[0].id == 3
-    assert cols.find_site(both, "k[1]") == (both[4], 0), "a name that looks like an instance is a name first"
+    assert cols.find_site(both, "k[1]") == (both[4], ()), "a name that looks like an instance is a name first"
     with pytest.raises(KeyError, match=r'several sites.*"a/k", "b/k"'):
         cols.find_site(both, "k")
     with pytest.raises(KeyError, match=r'"nothing" was not recorded; the addresses are: "a/k"'):
@@ -177,6 +202,6 @@ def test_a_million_traces_in_random_order() -> None:
     )
     ordered = cols.sort_by_trace(cols.empty()._replace(traces=traces, samples=samples))
     np.testing.assert_array_equal(ordered.traces["trace"], np.arange(n))
-    np.testing.assert_array_equal(cols.values_of(ordered, SITES, "x"), np.arange(n))
+    np.testing.assert_array_equal(cols.values_of(ordered, SITES, "x[0]"), np.arange(n))
     third = cols.values_of(ordered, SITES, "x[2]")
     np.testing.assert_array_equal(np.flatnonzero(~np.isnan(third)), np.arange(2, n, 3))

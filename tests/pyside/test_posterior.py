@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from pathlib import Path
 
@@ -77,9 +76,11 @@ def test_weights_of_each_method() -> None:
     np.testing.assert_allclose(post.log_weights("ic"), [1.25, -math.inf, -1.0, -math.inf])
     np.testing.assert_allclose(post.log_weights("biased"), [1.5, -math.inf, -1.0, -math.inf])
     np.testing.assert_allclose(
-        post.log_weights("collapsed", pA={"until": 0.5}, qA={"until": lambda t: t["x"] / 4}),
+        post.log_weights("collapsed", pA={"until": 0.5}, qA={"until": lambda t: t["x[0]"] / 4}),
         [1.5 + math.log(0.5), -math.inf, -1.0 + math.log(1.5), -math.inf],
     )
+    with pytest.raises(WeightError, match=r'not an array of shape \(2, 2\)\. A latent with several .*"x\[0\]"'):
+        post.log_weights("collapsed", pA={"until": 0.5}, qA={"until": lambda t: t["x"] / 4})
     with pytest.raises(WeightError, match="in_loops"):
         post.log_weights("prior")
     with pytest.raises(ValueError, match='"naive" is not a weighting; use one of "ars", "ic"'):
@@ -126,7 +127,8 @@ def test_diagnostics_are_those_of_the_weights() -> None:
 
 def test_values_by_name() -> None:
     post = posterior(on_failure="skip")
-    assert post["x"].tolist() == [1.0, 3.0]
+    np.testing.assert_array_equal(post["x"], [[1.0, 4.0], [3.0, math.nan]])
+    assert post["x", 0].tolist() == [1.0, 3.0]
     np.testing.assert_array_equal(post["x", 1], [4.0, math.nan])
     np.testing.assert_array_equal(post["x[1]"], post["x", 1])
     assert post["z"].tolist() == post["until/z"].tolist() == [7.0, 8.0]
@@ -180,46 +182,6 @@ def test_stats_and_summary() -> None:
     assert repr(prior) == "Traces of ./sim 3: 1 traces\nlatents: x, z\nresults: mu, momentum\nobservations: y"
 
 
-def test_datatree() -> None:
-    post = posterior()
-    tree = post.to_datatree()
-    assert dict(tree["posterior"]["mu"].sizes) == {"chain": 1, "draw": 4}
-    assert tree["posterior"]["x"].dims == ("chain", "draw", "x_instance")
-    np.testing.assert_array_equal(tree["posterior"]["x"][0, 0], [1.0, 4.0])
-    assert tree["posterior"]["momentum"].dims == ("chain", "draw", "momentum_dim_0")
-    assert tree["posterior"]["z"].attrs["address"] == "until/z"
-    np.testing.assert_array_equal(tree["sample_stats"]["log_weight"][0], post.log_weights("ars"))
-    for method in ("ars", "ic", "biased"):
-        np.testing.assert_array_equal(tree["sample_stats"][f"log_weight_{method}"][0], post.log_weights(method))
-    assert tree["observed_data"]["y"].values.tolist() == [0.25, 0.75]
-    assert (tree.attrs["seed"], tree.attrs["M"], tree.attrs["N"]) == (7, 2, 10)
-    assert tree.attrs["version"]
-
-
-def test_datatree_names_do_not_clash() -> None:
-    sites = [latent(0, "x"), result(1, "x"), latent(2, "a/k"), latent(3, "b/k"), result(4, "v")]
-    traces = [
-        Trace(
-            0,
-            samples=[Sample(0, 1.0), Sample(2, 2.0), Sample(3, 3.0)],
-            results=[(1, [4.0]), (4, [5.0]), (4, [6.0, 7.0])],
-        )
-    ]
-    group = Posterior(pack(traces), sites, run=RUN, stats={}, observed={"o/y": np.array(1.0)}).to_datatree()[
-        "posterior"
-    ]
-    found = {str(name): group[name].values.tolist() for name in group.data_vars}
-    assert found.keys() == {"x", "x_latent", "a.k", "b.k", "v"}
-    assert (found["x"], found["x_latent"], found["a.k"], found["b.k"]) == ([[4.0]], [[1.0]], [[2.0]], [[3.0]])
-    np.testing.assert_array_equal(found["v"], [[[[5.0, math.nan], [6.0, 7.0]]]])
-
-
-def test_without_xarray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "xarray", None)
-    with pytest.raises(ImportError, match=r"pip install libars\[arviz\]"):
-        posterior().to_datatree()
-
-
 def test_plots_draw_what_they_are_given(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     x = rng.normal(size=2000)
@@ -231,8 +193,11 @@ def test_plots_draw_what_they_are_given(tmp_path: Path) -> None:
     assert sum(heights) == pytest.approx(1.0)
     assert np.dot(heights, centres) == pytest.approx(float(post.mean("x")), abs=0.05)
     axes.figure.savefig(tmp_path / "posterior.png")
-    with pytest.raises(ValueError, match="plot a value that is one number"):
+    with pytest.raises(ValueError, match=r"2 numbers per trace: plot .* such as \"momentum\[0\]\""):
         plots.plot_posterior(post, "momentum")
+    twice = Traces(pack([Trace(0, samples=[Sample(X, 1.0), Sample(X, 2.0, 1)])]), SITES, run=RUN, stats={})
+    with pytest.raises(ValueError, match="2 numbers per trace"):
+        plots.plot_posterior(post, "x", prior=twice)
     axes = plots.plot_evidence({"M = 2": post}, ("ars", "biased"), exact=1.0)
     assert [line.get_label() for line in axes.lines] == ["ars M = 2", "biased M = 2", "exact"]
     assert axes.lines[0].get_ydata()[-1] == pytest.approx(post.log_evidence().evidence)

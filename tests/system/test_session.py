@@ -43,7 +43,8 @@ def test_proposals_reach_the_simulator_and_traces_come_back_in_order(fake: Calla
     np.testing.assert_array_equal(post.trace_numbers, np.arange(100))
     np.testing.assert_array_equal(post["x"], 5.0 + np.arange(100))
     np.testing.assert_array_equal(post["u"], 0.1 * (5.0 + np.arange(100)))
-    assert post.run == ars.RunInfo(1, 1, 10, "proposal", "raise", sim.command)
+    proposed_by = '{"loop/u": "a function", "x": "Normal(mean=5.0, std=1.0)"}'
+    assert post.run == ars.RunInfo(1, 1, 10, "proposal", "raise", sim.command, proposed_by)
     assert post.stats["requests"] == 200
     assert post.stats["requests_per_message"] > 10
 

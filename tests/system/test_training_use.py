@@ -194,8 +194,10 @@ def test_infer_writes_a_file_for_arviz(
 
     assert main([*common, str(tmp_path / "post.nc")]) == 0
     with xarray.open_datatree(tmp_path / "post.nc") as tree, np.load(tmp_path / "post.npz") as arrays:
-        np.testing.assert_array_equal(tree["sample_stats/log_weight_ars"].values[0], arrays["log_weight_ars"])
-        np.testing.assert_array_equal(tree["posterior/z_final"].values[0], arrays["z_final"])
+        np.testing.assert_array_equal(tree["weighted_posterior/log_weight_ars"].values, arrays["log_weight_ars"])
+        np.testing.assert_array_equal(tree["weighted_posterior/z_final"].values, arrays["z_final"])
+        rows = tree["sample_stats/row"].values[0]
+        np.testing.assert_array_equal(tree["posterior/z_final"].values[0], arrays["z_final"][rows])
         assert tree["observed_data/y"].values.item() == -1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["post.nc", "post.npz"]
 

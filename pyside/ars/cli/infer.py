@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import importlib.util
 import json
 import os
 import sys
@@ -14,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ars.cli.options import add_limits, add_listen, add_seed, add_simulator, at_least, check_simulator, open_simulator
+from ars.saved import SUFFIXES, check_netcdf
 
 if TYPE_CHECKING:
-    from ars.errors import RunInterrupted
+    from ars.errors import ArsError, RunInterrupted
     from ars.network.facade import Network
     from ars.posterior import Posterior
 
 HELP = "Infer what a simulator did, given data."
-
-_SUFFIXES = (".nc", ".npz", ".csv")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--traces", type=at_least(1), default=10_000, metavar="N", help="default: 10,000")
     parser.add_argument("--on-failure", choices=("raise", "zero", "skip"), default="raise", help="for traces that fail")
     add_seed(parser)
-    parser.add_argument("--out", type=_out, metavar="FILE", help="write traces and weights: .nc (ArviZ), .npz or .csv")
+    parser.add_argument(
+        "--out",
+        type=_out,
+        metavar="FILE",
+        help="write traces and weights: .nc (for ArviZ and ars.Posterior.load), .npz or .csv",
+    )
     parser.add_argument(
         "--resume",
         type=Path,
@@ -74,10 +76,13 @@ def _observed(text: str) -> tuple[str, list[float] | float]:
 
 def _out(text: str) -> Path:
     path = Path(text)
-    if path.suffix not in _SUFFIXES:
-        raise argparse.ArgumentTypeError(f"{text} must end in {', '.join(_SUFFIXES)}")
-    if path.suffix == ".nc" and not any(importlib.util.find_spec(name) for name in ("netCDF4", "h5netcdf")):
-        raise argparse.ArgumentTypeError("a .nc file needs netCDF4 or h5netcdf: pip install h5netcdf, or use .npz")
+    if path.suffix not in SUFFIXES:
+        raise argparse.ArgumentTypeError(f"{text} must end in {', '.join(SUFFIXES)}")
+    if path.suffix == ".nc":
+        try:
+            check_netcdf()
+        except ImportError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise argparse.ArgumentTypeError(f"{text} cannot be written")
     return path
@@ -156,62 +161,41 @@ def run(arguments: argparse.Namespace) -> int:
         except (ValueError, TypeError) as error:
             print(f"ars infer: {error}", file=sys.stderr)
             return 2
+    problem = _save(post, arguments.out)  # first: whatever comes of the table, the traces are kept
     print(post.summary())
     _print_values(post)
+    if problem is not None:
+        raise problem
     if arguments.out is not None:
-        write(post, arguments.out)
         print(f"seed {post.run.seed}; written to {arguments.out}")
     return 0
 
 
+def _save(post: Posterior, path: Path | None) -> ArsError | None:
+    """Writes the file if one is asked for. An error is for later: the summary is worth printing without the file."""
+    from ars.errors import ArsError
+
+    try:
+        if path is not None:
+            post.save(path)
+    except ArsError as error:
+        return error
+    return None
+
+
 def _print_values(post: Posterior) -> None:
     """Mean and quantiles of every result, or of the latents if there are none."""
+    from ars.export import titles
+
+    if not np.any(post.log_weights() > -np.inf):
+        print("every weight is 0: no trace explains the data, so there are no posterior means")
+        return
     names = list(post.results) or list(post.latents)
     print(f"{'':24} {'mean':>12} {'s.e.':>10} {'5%':>12} {'50%':>12} {'95%':>12}")
     for name in names:
-        means = np.atleast_1d(post.mean(name))
-        errors = np.atleast_1d(post.mean_error(name))
-        quantiles = np.atleast_2d(post.quantile(name, [0.05, 0.5, 0.95]))
-        for i, (mean, error, (low, middle, high)) in enumerate(zip(means, errors, quantiles, strict=True)):
-            label = f"{name}[{i}]" if len(means) > 1 else name
+        shape = np.shape(post.mean(name))
+        means, errors = np.ravel(post.mean(name)), np.ravel(post.mean_error(name))
+        quantiles = np.reshape(post.quantile(name, [0.05, 0.5, 0.95]), (-1, 3))
+        labels = titles(name, *shape) if len(shape) == 2 else titles(name, len(means), 1)
+        for label, mean, error, (low, middle, high) in zip(labels, means, errors, quantiles, strict=True):
             print(f"{label:24} {mean:12.6g} {error:10.2g} {low:12.6g} {middle:12.6g} {high:12.6g}")
-
-
-def _columns(post: Posterior) -> dict[str, Any]:
-    """Weights and values, one row per trace."""
-    found: dict[str, Any] = {"trace": post.trace_numbers}
-    found.update({f"log_weight_{name}": weights for name, weights in post._available().items()})
-    for names in (post.results, post.latents):
-        found.update({name: names[name] for name in names if name not in found})
-    return found
-
-
-def write(post: Posterior, path: Path) -> None:
-    """By the end of the name; the file is there whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp{path.suffix}")
-    try:
-        if path.suffix == ".nc":
-            post.to_datatree().to_netcdf(temporary)
-        elif path.suffix == ".npz":
-            np.savez_compressed(temporary, **_columns(post))
-        else:
-            _write_csv(post, temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _write_csv(post: Posterior, path: Path) -> None:
-    titles: list[str] = []
-    columns: list[Any] = []
-    for name, values in _columns(post).items():
-        if values.ndim == 1:
-            titles.append(name)
-            columns.append(values.tolist())
-        else:
-            titles += [f"{name}[{i}]" for i in range(values.shape[1])]
-            columns += values.T.tolist()
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(titles)
-        writer.writerows(zip(*columns, strict=True))

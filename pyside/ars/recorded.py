@@ -1,0 +1,48 @@
+"""Parts of a result: values by name, and the statistics of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from ars._native import SiteKind
+from ars.columns import Columns, Floats, Key, Site, values_of
+
+__all__ = ["Recorded", "complete_stats"]
+
+
+class Recorded(Mapping[str, Floats]):
+    """The values of all sites of one kind, by name, or by address where several share a name."""
+
+    def __init__(self, columns: Columns, sites: Sequence[Site], kind: SiteKind) -> None:
+        self._columns = columns
+        self._sites = [site for site in sites if site.kind == kind]
+
+    def __getitem__(self, key: Key) -> Floats:
+        return values_of(self._columns, self._sites, key)
+
+    def __iter__(self) -> Iterator[str]:
+        count = Counter(site.name for site in self._sites)
+        return iter(site.name if count[site.name] == 1 else site.address for site in self._sites)
+
+    def __len__(self) -> int:
+        return len(self._sites)
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(self)}}}"
+
+
+def complete_stats(stats: Mapping[str, float], columns: Columns) -> dict[str, float]:
+    """The run's counters, what the traces say of themselves, and what follows. Traces of hosts that were lost, or that
+    an earlier run had kept, tell as much as others."""
+    full = dict(stats)
+    full.setdefault("traces", len(columns.traces))
+    full.setdefault("snapshots", int(columns.traces["snapshots"].sum()))
+    for name, column in (("continuations", "forks"), ("tries_q", "tries_q"), ("tries_p", "tries_p")):
+        full.setdefault(name, int(columns.loops[column].sum()))
+    full.setdefault("forks", full["snapshots"] + full["continuations"])
+    if full.get("zmq_messages_received"):
+        full.setdefault("requests_per_message", full.get("requests", 0) / full["zmq_messages_received"])
+    if full.get("seconds"):
+        full.setdefault("traces_per_second", full["traces"] / full["seconds"])
+    return full
