@@ -157,6 +157,8 @@ class WeightingDiagnostics:
         error = "unknown" if math.isnan(self.log_evidence_error) else f"{self.log_evidence_error:.2g}"
         power = _power(self.log_evidence + math.log(self.log_evidence_error), 2) if self.log_evidence_error > 0 else "0"
         tail = f"Pareto k {self.pareto_k:.2f}" if self.pareto_k_reason is None else self.pareto_k_reason
+        if math.isnan(self.pareto_k):
+            tail = "Pareto k unknown"
         return (
             f"{self.method:>7}: evidence {_power(self.log_evidence, 6)}, "
             f"s.e. {'unknown' if error == 'unknown' else power} "
@@ -258,10 +260,6 @@ def zero_share(log_weights: Floats) -> float:
     return float(np.mean(log_weights == -np.inf))
 
 
-def _representable(x: float) -> float:
-    return x if 0.0 < x < math.inf else math.nan
-
-
 def assess_value(
     name: str, kind: str, values: Floats, log_weights: Floats, levels: Sequence[float]
 ) -> ValueDiagnostics:
@@ -325,12 +323,13 @@ def assess_weighting(
         for (kind, name), found in values.items()
         for label, column in _elements(name, found)
     )
+    representable = 0.0 < evidence.evidence < math.inf and evidence.standard_error < math.inf
     return WeightingDiagnostics(
         method=method,
         log_evidence=evidence.log_estimate,
         log_evidence_error=evidence.relative_error,
-        evidence=_representable(evidence.evidence),
-        evidence_error=evidence.standard_error if math.isfinite(evidence.standard_error) else math.nan,
+        evidence=evidence.evidence if 0.0 < evidence.evidence < math.inf else math.nan,
+        evidence_error=evidence.standard_error if representable else math.nan,
         error_reason=evidence.reason,
         ess=effective,
         zero_share=zero_share(log_weights),
