@@ -261,7 +261,8 @@ def pareto_k(log_weights: npt.ArrayLike) -> ParetoK:
     excess = relative[1:] - relative[0]
     excess = excess[excess > 0.0]
     if len(excess) < _LEAST_TAIL:
-        reason = f"only {len(excess)} weights are larger than the rest, which tie: too few for a tail"
+        larger = "1 weight is" if len(excess) == 1 else f"{len(excess)} weights are"
+        reason = f"only {larger} larger than the rest, which tie or vanish beside them: too few for a tail"
         return ParetoK(math.nan, tail=len(excess), threshold=threshold, reason=reason)
     return ParetoK(_fit_generalised_pareto(excess), tail=len(excess), threshold=threshold)
 

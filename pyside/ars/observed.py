@@ -150,6 +150,6 @@ def _double(where: str, item: Any) -> float:
         number = float(item)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{where} has {item!r}, which is not a double: {error}") from None
-    if math.isfinite(number) and item == math.trunc(item):
-        _check_exact(where, math.trunc(item))
+    if math.isfinite(number) and item == (whole := math.trunc(item)):
+        _check_exact(where, whole)  # type: ignore[arg-type]
     return number
