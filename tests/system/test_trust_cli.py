@@ -7,7 +7,6 @@ import math
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,16 +164,18 @@ def test_no_trace_has_weight(program: str, tmp_path: Path, capsys: pytest.Captur
     assert content["weightings"][0]["log_evidence"] is None
 
 
-def test_no_trace_at_all(csim: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Every trace fails and is skipped."""
-    command = ["infer", csim("gaussian"), "2", "--observe", "y=0,0", "--traces", "20", "--seed", "1", "--workers", "2"]
-    limit = ["--trace-timeout", "1e-9", "--on-failure", "skip", "--quiet"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ars.BiasWarning)
-        code = main([*command, *limit])
-        out = capsys.readouterr().out
-        if "0 traces" in out.splitlines()[0]:
-            assert code == 1 and "no trace has finished" in out
+@pytest.mark.filterwarnings("ignore::ars.BiasWarning")
+def test_no_trace_at_all(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every trace fails and is skipped, or has weight 0."""
+    out = tmp_path / "post.csv"
+    assert main(infer(program, "nan", "--on-failure", "skip", "--out", str(out))) == 1
+    printed, err = capsys.readouterr()
+    assert "no trace has finished" in printed and "nan: 200" in printed and "none of 0 traces has weight" in err
+    assert out.exists()
+    assert main(infer(program, "nan", "--on-failure", "skip", "--json", "--require-k", "1", "--require-ess", "1")) == 3
+    assert json.loads(capsys.readouterr().out)["failures"] == {"nan": 200}
+    assert main(infer(program, "nan", "--on-failure", "zero")) == 1
+    assert "no trace has weight" in capsys.readouterr().out
 
 
 # ---- pipes ------------------------------------------------------------------------------------------------------
@@ -234,7 +235,7 @@ def test_a_full_disk_behind_stdout_is_an_error(program: str) -> None:
             [*ARS, *infer(program, "far")], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
         )
     assert done.returncode == 1
-    assert done.stderr.strip() == "ars: cannot write to stdout: [Errno 28] No space left on device"
+    assert "No space left on device" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_a_file_that_cannot_be_written_does_not_cost_the_table(
@@ -296,7 +297,7 @@ def test_missing_packages_are_named(
     done = without([*words, "--output", str(tmp_path / "out")] if words[0] == "reproduce" else words, package)
     assert done.returncode == 1
     assert message in done.stderr and "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) <= 2, done.stderr
+    assert message in done.stderr.strip().splitlines()[-1]
 
 
 def test_inference_without_torch_works(without: Callable[..., subprocess.CompletedProcess[str]], program: str) -> None:

@@ -53,8 +53,8 @@ _EXTRAS = {  # packages that come with an extra of libars
 def _missing(error: ImportError) -> str | None:
     """What to install; None if the error is a bug rather than a missing package."""
     package = (error.name or "").partition(".")[0]
-    if isinstance(error, ModuleNotFoundError):
-        return f"needs {package}: pip install 'libars[{_EXTRAS[package]}]'" if package in _EXTRAS else None
+    if package in _EXTRAS:
+        return f"needs {package}: pip install 'libars[{_EXTRAS[package]}]'"
     return str(error) if "pip install" in str(error) else None
 
 
@@ -77,10 +77,7 @@ def _run(arguments: argparse.Namespace) -> int:
     except ImportError as error:
         if (needed := _missing(error)) is None:
             raise
-        if needed.startswith("needs "):
-            print(f"ars {arguments.command} {needed}", file=sys.stderr)
-        else:
-            say(needed)
+        print(f"ars {arguments.command}{' ' if needed.startswith('needs ') else ': '}{needed}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as interrupt:
         say(str(interrupt) or "interrupted")

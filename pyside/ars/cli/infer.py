@@ -145,7 +145,7 @@ def _named(pairs: Sequence[tuple[str, Any]], where: str) -> dict[str, Any]:
 def _read_file(path: Path) -> dict[str, Any]:
     if path.suffix == ".npz":
         try:
-            with np.load(path, allow_pickle=False) as arrays:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in arrays.files}
         except (ValueError, zipfile.BadZipFile, EOFError) as error:
             raise ValueError(f"{path} cannot be read: {error}") from None

@@ -2,7 +2,8 @@
  *
  *   loop   a Uniform until it is below 0.5: proposals near 1 leave few traces that count
  *   zero   no trace explains the data
- *   far    every trace explains them, each with a likelihood that no double can hold */
+ *   far    every trace explains them, each with a likelihood that no double can hold
+ *   nan    every trace fails */
 #include <ars.h>
 #include <math.h>
 #include <string.h>
@@ -25,6 +26,7 @@ static void model(void *user) {
     ars_observe("y", ars_normal(x, 0.5));
     if (strcmp(mode, "zero") == 0) ars_factor("impossible", -INFINITY);
     if (strcmp(mode, "far") == 0) ars_factor("unlikely", -1e5);
+    if (strcmp(mode, "nan") == 0) ars_factor("broken", NAN);
     ars_result("r", x);
     ars_results("pair", (double[]){x, 2 * x}, 2);
 }
