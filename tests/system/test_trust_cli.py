@@ -267,7 +267,8 @@ def without(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
             "sys.meta_path.insert(0, Block())\n"
         )
-        env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+        before = os.environ.get("PYTHONPATH")
+        env = {**os.environ, "PYTHONPATH": str(tmp_path) if before is None else f"{tmp_path}{os.pathsep}{before}"}
         return subprocess.run([*ARS, *command], env=env, capture_output=True, text=True, timeout=120, check=False)
 
     return run
