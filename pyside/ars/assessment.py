@@ -240,7 +240,8 @@ def warnings_of(effective: float, *tails: ParetoK, what: str = "") -> tuple[str,
     if (reason := too_few(effective)) is not None:
         found.append(reason)
     elif effective < _FEW:
-        found.append(f"only {effective:.1f} effective traces{what}: the standard error is a rough guess")
+        shown = math.floor(effective * 10.0) / 10.0
+        found.append(f"only {shown:.1f} effective traces{what}: the standard error is a rough guess")
     for tail in tails:
         if tail.unknown:
             found.append(f"Pareto k is unknown ({tail.reason}): do not trust the standard error")

@@ -128,7 +128,8 @@ def too_few(effective: float) -> str | None:
         return None
     if effective == 0.0:
         return "every weight is 0: there is no estimate"
-    return f"{effective:.1f} effective traces are too few for a standard error: it needs at least {LEAST_EFFECTIVE:.0f}"
+    shown = math.floor(effective * 10.0) / 10.0  # 1.99 is not 2.0
+    return f"{shown:.1f} effective traces are too few for a standard error: it needs at least {LEAST_EFFECTIVE:.0f}"
 
 
 def log_evidence(log_weights: npt.ArrayLike) -> Evidence:

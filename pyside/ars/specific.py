@@ -41,6 +41,11 @@ def _log_terms(x: Floats, log_weights: Floats) -> Floats | None:
         return np.where(log_weights > -np.inf, np.log(np.abs(x - mean)) + log_weights, -np.inf)
 
 
+def _two_outcomes(x: Floats) -> bool:
+    others = x[x != x[0]]
+    return not len(others) or bool((others == others[0]).all())
+
+
 def specific_ess(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> float:
     """Count the effective traces that determine the mean of a value.
 
@@ -84,7 +89,7 @@ def specific_pareto_k(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> Pare
     if not len(x):
         return ParetoK(math.nan, reason="no trace has this value")
     terms = _log_terms(x, weights)
-    if terms is None or len(np.unique(x[weights > -np.inf][:1000])) <= 2:
+    if terms is None or _two_outcomes(x[weights > -np.inf]):
         return pareto_k(weights)
     specific = pareto_k(terms)
     return pareto_k(weights) if specific.reason is not None else specific

@@ -194,6 +194,13 @@ def test_a_rare_outcome_has_few_traces_of_its_own() -> None:
     assert not common.warnings
 
 
+def test_a_late_large_outcome_is_not_overlooked() -> None:
+    """Two outcomes for a long time, then a heavy tail."""
+    x = np.concatenate([np.arange(2000) % 2, np.exp(1.3 * np.random.default_rng(6).exponential(size=400))])
+    assert specific.specific_pareto_k(x.astype(float), np.zeros(2400)) > 0.7
+    assert specific.specific_pareto_k(x[:2000].astype(float), np.zeros(2000)) == -math.inf
+
+
 def test_values_of_vectors_are_assessed_one_by_one() -> None:
     post = trusted()
     assert np.shape(post.ess(of="pair")) == np.shape(post.pareto_k(of="pair")) == (2,)

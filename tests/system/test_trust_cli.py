@@ -235,7 +235,14 @@ def test_a_full_disk_behind_stdout_is_an_error(program: str) -> None:
             [*ARS, *infer(program, "far")], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
         )
     assert done.returncode == 1
-    assert "No space left on device" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.stderr.strip() == "ars: cannot write to stdout: [Errno 28] No space left on device"
+
+
+def test_no_stdout_at_all(program: str, tmp_path: Path) -> None:
+    out = tmp_path / "post.npz"
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *ARS, *infer(program, "far", "--out", str(out))]
+    done = subprocess.run(closed, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and out.exists()
 
 
 def test_a_file_that_cannot_be_written_does_not_cost_the_table(

@@ -17,46 +17,44 @@ BROKEN_PIPE = 141  # what a shell shows for a program that SIGPIPE ended: 128 + 
 
 
 class _Tolerant(io.FileIO):
-    """A descriptor that takes everything once its reader is gone."""
+    """A descriptor that takes everything once it cannot be written any more; ``lost`` is the reason."""
 
-    broken = False
+    lost: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        if not self.broken:
+        if self.lost is None:
             try:
                 return super().write(data)
-            except BrokenPipeError:
-                self.broken = True
+            except OSError as error:
+                self.lost = error
         return memoryview(data).nbytes
 
 
 def _wrapped(stream: TextIO | None) -> tuple[TextIO, _Tolerant] | None:
     """The same stream on a tolerant descriptor; None if it has none, as where a test has replaced it."""
+    if stream is None:
+        return None
     try:
-        assert stream is not None
         stream.flush()
         raw = _Tolerant(stream.fileno(), "w", closefd=False)
-    except (AssertionError, AttributeError, OSError, ValueError):
+    except (AttributeError, OSError, ValueError):
         return None
     at_once = raw.isatty() or stream is sys.stderr or getattr(stream, "write_through", False)
     text = io.TextIOWrapper(
-        io.BufferedWriter(raw),
-        encoding=stream.encoding,
-        errors=stream.errors,
-        line_buffering=at_once,
+        io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors, line_buffering=at_once
     )
     return text, raw
 
 
 @contextlib.contextmanager
 def tolerant_streams() -> Iterator[Callable[[], bool]]:
-    """Replace sys.stdout and sys.stderr for a while. Yields a function that flushes them and says if stdout's reader
-    is gone.
+    """Replace sys.stdout and sys.stderr for a while.
 
-    Raises
+    Yields
     ------
-    OSError
-        From the function: stdout cannot be written for another reason, such as a full disk.
+    callable
+        Flushes stdout and says whether its reader is gone. Raises OSError if stdout could not be written for another
+        reason, such as a full disk.
     """
     before = sys.stdout, sys.stderr
     out, err = _wrapped(sys.stdout), _wrapped(sys.stderr)
@@ -65,17 +63,18 @@ def tolerant_streams() -> Iterator[Callable[[], bool]]:
     if err is not None:
         sys.stderr = err[0]
 
-    def gone() -> bool:
-        sys.stdout.flush()
-        return out is not None and out[1].broken
+    def reader_is_gone() -> bool:
+        if out is None:
+            return False
+        out[0].flush()
+        if out[1].lost is not None and not isinstance(out[1].lost, BrokenPipeError):
+            raise out[1].lost
+        return out[1].lost is not None
 
     try:
-        yield gone
+        yield reader_is_gone
     finally:
         for wrapped in (out, err):
             if wrapped is not None:
-                with contextlib.suppress(OSError):
-                    wrapped[0].flush()
-                with contextlib.suppress(OSError, ValueError):
-                    wrapped[0].detach()  # type: ignore[attr-defined]
+                wrapped[0].flush()
         sys.stdout, sys.stderr = before
