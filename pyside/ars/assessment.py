@@ -24,7 +24,7 @@ from ars.diagnostics import (
     weighted_mean_error,
     weighted_quantile,
 )
-from ars.specific import quantile_error_reason, specific_ess, specific_pareto_k, there, weighted_quantile_error
+from ars.specific import specific_ess, specific_pareto_k, there, weighted_quantile_errors
 
 __all__ = [
     "QuantileEstimate",
@@ -276,11 +276,10 @@ def assess_value(
         )
     tail, own, own_tail = pareto_k(weights), specific_ess(x, weights), specific_pareto_k(x, weights)
     found = weighted_quantile(x, levels, weights)
+    errors = weighted_quantile_errors(x, levels, weights)
     quantiles = tuple(
-        QuantileEstimate(
-            level, float(at), weighted_quantile_error(x, level, weights), quantile_error_reason(x, level, weights)
-        )
-        for level, at in zip(levels, found, strict=True)
+        QuantileEstimate(level, float(at), error, reason)
+        for level, at, (error, reason) in zip(levels, found, errors, strict=True)
     )
     least = min(effective, own)
     return ValueDiagnostics(

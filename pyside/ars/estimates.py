@@ -194,8 +194,8 @@ class Estimates:
 
         def at(values: Floats, log_weights: Floats) -> Floats:
             levels = diagnostics.checked_levels(q)
-            errors = [specific.weighted_quantile_error(values, level, log_weights) for level in levels.ravel().tolist()]
-            return np.reshape(np.array(errors), levels.shape)
+            errors = specific.weighted_quantile_errors(values, levels.ravel().tolist(), log_weights)
+            return np.reshape(np.array([error for error, _ in errors]), levels.shape)
 
         log_weights = self.log_weights(method, **acceptance)
         found = self._per_element(key, at, log_weights)
@@ -216,7 +216,7 @@ class Estimates:
         methods: Sequence[str] | None = None,
         quantiles: Sequence[float] = (0.05, 0.5, 0.95),
         *,
-        values: bool = True,
+        values: Sequence[str] = ("result", "latent"),
     ) -> RunDiagnostics:
         """Assess every estimate of the run: errors, effective traces, tails, and warnings in words.
 
@@ -226,8 +226,8 @@ class Estimates:
             Weightings to assess (default: all that the run has).
         quantiles : sequence of float
             Levels from 0 to 1 (default: 0.05, 0.5, 0.95).
-        values : bool
-            Whether to assess results and latents too (default: True), or the weights alone.
+        values : sequence of str
+            Kinds of values to assess (default: "result" and "latent"); () assesses the weights alone.
 
         Returns
         -------
@@ -241,8 +241,8 @@ class Estimates:
         """
         available = self._available() if methods is None else {name: self.log_weights(name) for name in methods}
         columns: dict[tuple[str, str], Floats] = {}
-        for kind, recorded in (("result", self.results), ("latent", self.latents)) if values else ():
-            columns.update({(kind, name): recorded[name] for name in recorded})
+        for kind, recorded in (("result", self.results), ("latent", self.latents)):
+            columns.update({(kind, name): recorded[name] for name in recorded if kind in values})
         found = []
         for name, log_weights in available.items() if len(self) else ():
             naive = [loop.warning() for loop in self.loops.values() if loop.naive_variance_infinite]
@@ -264,7 +264,7 @@ class Estimates:
     def summary(self) -> str:
         """A few lines for a person: evidence, effective traces, tail and warnings per weighting, loops, failures."""
         lines = [self._heading()]
-        for weighting in self.diagnostics(values=False).weightings:
+        for weighting in self.diagnostics(values=()).weightings:
             lines += [weighting.line(), *(f"{'':9}! {warning}" for warning in weighting.warnings)]
         if self.loops:
             lines.append(repr(self.loops))

@@ -13,13 +13,15 @@ Values are one number per trace, NaN where a trace has none; those traces are le
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ars.diagnostics import Floats, ParetoK, ess, pareto_k, too_few, weighted_mean, weighted_quantile
+from ars.diagnostics import Floats, ParetoK, ess, pareto_k, too_few, weighted_mean
 
-__all__ = ["quantile_error_reason", "specific_ess", "specific_pareto_k", "there", "weighted_quantile_error"]
+__all__ = ["specific_ess", "specific_pareto_k", "there", "weighted_quantile_errors"]
 
 
 def there(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -100,31 +102,49 @@ def specific_pareto_k(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> Pare
 _SIGMAS = 2.0  # half-width of the interval that is inverted: a narrower one rests on too few traces
 
 
-def _effective_for_level(x: Floats, log_weights: Floats, q: float) -> float:
-    """The number of equally weighted traces with which the share below the q-quantile would be as uncertain."""
+class _Sorted(NamedTuple):
+    """Values in ascending order that have a weight."""
+
+    x: Floats
+    reached: Floats  # share of the weights up to and with each
+    squares: Floats  # sum of the squared shares up to and with each
+
+    def quantile(self, q: float) -> float:
+        """As ``weighted_quantile``."""
+        return float(self.x[np.searchsorted(self.reached, q, side="left")])
+
+    def effective(self, q: float) -> float:
+        """The number of equally weighted traces with which the share below the q-quantile would be as uncertain."""
+        below = float(self.squares[np.searchsorted(self.x, self.quantile(q), side="right") - 1])
+        above = float(self.squares[-1]) - below
+        return q * (1.0 - q) / ((1.0 - q) ** 2 * below + q**2 * above)
+
+
+def _sorted(x: Floats, log_weights: Floats) -> _Sorted:
     scaled = np.exp(log_weights - log_weights.max())
-    weights = scaled / scaled.sum()
-    below = x <= float(weighted_quantile(x, q, log_weights))
-    variance = float(np.square(weights * (below - q)).sum())
-    return q * (1.0 - q) / variance
+    order = np.argsort(x[scaled > 0.0], kind="stable")
+    shares = scaled[scaled > 0.0][order] / scaled.sum()
+    reached = np.cumsum(shares)
+    return _Sorted(x[scaled > 0.0][order], reached / reached[-1], np.cumsum(np.square(shares)))
 
 
-def quantile_error_reason(values: npt.ArrayLike, q: float, log_weights: npt.ArrayLike) -> str | None:
-    """Why ``weighted_quantile_error`` is NaN; None if it is a number."""
-    x, weights = there(values, log_weights)
-    if not len(x):
-        return "no trace has this value"
-    if (reason := too_few(ess(weights))) is not None:
-        return reason
+def _quantile_error(ordered: _Sorted, q: float) -> tuple[float, str | None]:
     if q in (0.0, 1.0):
-        return "the smallest and the largest value have no standard error"
-    if _effective_for_level(x, weights, q) * min(q, 1.0 - q) < 1.0:
-        return f"less than one effective trace lies beyond the {q:g} quantile"
-    return None
+        return math.nan, "the smallest and the largest value have no standard error"
+    n = ordered.effective(q)
+    if n * min(q, 1.0 - q) < 1.0:
+        return math.nan, f"less than one effective trace lies beyond the {q:g} quantile"
+    spread = _SIGMAS**2 / n
+    centre = (q + spread / 2.0) / (1.0 + spread)
+    half = math.sqrt(spread * q * (1.0 - q) + spread**2 / 4.0) / (1.0 + spread)
+    low, high = ordered.quantile(max(centre - half, 0.0)), ordered.quantile(min(centre + half, 1.0))
+    return (high - low) / (2.0 * _SIGMAS), None
 
 
-def weighted_quantile_error(values: npt.ArrayLike, q: float, log_weights: npt.ArrayLike) -> float:
-    """Estimate the standard error of ``weighted_quantile``, by inverting an interval for the share below it.
+def weighted_quantile_errors(
+    values: npt.ArrayLike, levels: Sequence[float], log_weights: npt.ArrayLike
+) -> list[tuple[float, str | None]]:
+    """Estimate standard errors of ``weighted_quantile``, by inverting an interval for the share below it.
 
     The share of the posterior below the estimated quantile has a standard error by the delta method. Wilson's interval
     of two standard errors around q is mapped to values; a quarter of its width is the result (Woodruff 1952).
@@ -133,22 +153,19 @@ def weighted_quantile_error(values: npt.ArrayLike, q: float, log_weights: npt.Ar
     ----------
     values : array_like
         One number per trace; NaN where a trace has none.
-    q : float
-        Level of the quantile, from 0 to 1.
+    levels : sequence of float
+        Levels of the quantiles, from 0 to 1.
     log_weights : array_like
         One natural log weight per trace.
 
     Returns
     -------
-    float
-        NaN where the traces are too few (``quantile_error_reason`` says why).
+    list of (float, str or None)
+        Per level the standard error, NaN where the traces are too few, and why.
     """
-    if quantile_error_reason(values, q, log_weights) is not None:
-        return math.nan
     x, weights = there(values, log_weights)
-    n = _effective_for_level(x, weights, q)
-    spread = _SIGMAS**2 / n
-    centre = (q + spread / 2.0) / (1.0 + spread)
-    half = math.sqrt(spread * q * (1.0 - q) + spread**2 / 4.0) / (1.0 + spread)
-    low, high = weighted_quantile(x, [max(centre - half, 0.0), min(centre + half, 1.0)], weights)
-    return float(high - low) / (2.0 * _SIGMAS)
+    reason = too_few(ess(weights)) if len(x) else "no trace has this value"
+    if reason is not None:
+        return [(math.nan, reason) for _ in levels]
+    ordered = _sorted(x, weights)
+    return [_quantile_error(ordered, q) for q in levels]

@@ -225,7 +225,7 @@ def test_quantile_errors_cover_the_exact_quantile(q: float) -> None:
         x = 1.5 * rng.normal(size=600)
         log_weights = -0.5 * (x - 0.5) ** 2 + x**2 / 4.5
         found[i] = d.weighted_quantile(x, q, log_weights)
-        errors[i] = specific.weighted_quantile_error(x, q, log_weights)
+        ((errors[i], _),) = specific.weighted_quantile_errors(x, [q], log_weights)
     off = found - exact
     assert np.sqrt(np.mean(errors**2)) == pytest.approx(off.std(), rel=0.13)  # 4 standard errors of a spread of 500
     inside = np.mean(np.abs(off) < 1.96 * errors)
@@ -237,9 +237,9 @@ def test_quantile_errors_cover_the_exact_quantile(q: float) -> None:
 def test_quantiles_without_an_error_say_why() -> None:
     x = np.arange(30.0)
     for q, reason in ((0.0, "smallest"), (1.0, "largest"), (0.01, "beyond the 0.01 quantile")):
-        assert math.isnan(specific.weighted_quantile_error(x, q, np.zeros(30)))
-        assert reason in str(specific.quantile_error_reason(x, q, np.zeros(30)))
-    assert specific.quantile_error_reason(x, 0.5, np.zeros(30)) is None
+        ((error, why),) = specific.weighted_quantile_errors(x, [q], np.zeros(30))
+        assert math.isnan(error) and reason in str(why)
+    assert specific.weighted_quantile_errors(x, [0.5], np.zeros(30))[0][1] is None
 
 
 # ---- report data -------------------------------------------------------------------------------------------

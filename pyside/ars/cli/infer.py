@@ -264,7 +264,10 @@ def _show(post: Posterior, arguments: argparse.Namespace, *, written: bool) -> i
     """Prints the results. Returns the exit code."""
     from ars.cli.show import document, missed_requirements, table
 
-    assessed = post.diagnostics(None if arguments.json else [post.method])
+    if arguments.json:
+        assessed = post.diagnostics()
+    else:  # what the table shows
+        assessed = post.diagnostics([post.method], values=["result" if post.results else "latent"])
     missed = missed_requirements(assessed, arguments.require_ess, arguments.require_k)
     if arguments.json:
         print(document(assessed, missed=missed))

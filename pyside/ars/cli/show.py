@@ -23,7 +23,7 @@ def _row(value: ValueDiagnostics) -> str:
 
 
 def table(assessed: RunDiagnostics) -> str:
-    """Mean, error and quantiles of every result, or of the latents if there are none.
+    """Mean, error and quantiles of every value that was assessed.
 
     Parameters
     ----------
@@ -40,9 +40,8 @@ def table(assessed: RunDiagnostics) -> str:
     weighting = assessed[assessed.method]
     if weighting.ess == 0.0:
         return f"no trace has weight: all {assessed.traces:,} weights are 0, so there is no posterior"
-    results = [value for value in weighting.values if value.kind == "result"]
     title = f"{'':24} {'mean':>12} {'s.e.':>10} {'5%':>12} {'50%':>12} {'95%':>12} {'ESS':>10} {'k':>6}"
-    return "\n".join([title, *(_row(value) for value in results or weighting.values), _LEGEND])
+    return "\n".join([title, *(_row(value) for value in weighting.values), _LEGEND])
 
 
 def missed_requirements(assessed: RunDiagnostics, least_ess: float | None, largest_k: float | None) -> list[str]:
