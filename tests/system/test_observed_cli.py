@@ -73,6 +73,13 @@ def test_npz_that_is_not_data(
     assert message in capsys.readouterr().err
 
 
+def test_json_that_is_not_text(csim: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "data.json"
+    path.write_bytes(b'{"y": "\xff"}')
+    assert run(csim, "--observe-file", str(path)) == 2
+    assert "data.json is not JSON" in capsys.readouterr().err
+
+
 def test_npz_that_is_none(csim: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "data.npz"
     for content in (b"PK\x03\x04 and no more", b"", b"text"):

@@ -153,7 +153,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} must end in .json or .npz")
     try:
         loaded = json.loads(path.read_bytes(), object_pairs_hook=lambda pairs: _named(pairs, str(path)))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from None
     except RecursionError:
         raise ValueError(f"{path} is nested too deep") from None
@@ -248,11 +248,11 @@ def run(arguments: argparse.Namespace) -> int:
         post = _posterior(arguments, data)
     except RunInterrupted as interrupt:
         return _interrupted(arguments, interrupt)
-    failed = None
+    failed: Exception | None = None
     if arguments.out is not None:
         try:
             write(post, arguments.out)  # before anything is printed: nobody may be there to read it
-        except OSError as error:
+        except Exception as error:  # whatever it is, the results are shown first
             failed = error
     code = _show(post, arguments, written=arguments.out is not None and failed is None)
     if failed is not None:
