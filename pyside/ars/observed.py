@@ -78,7 +78,7 @@ def _look_into(where: str, value: object, depth: int) -> None:
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{where} is a masked array, whose mask would be lost: observe .compressed() or .filled(...)")
     if isinstance(value, (str, bytes, bytearray)):
-        raise TypeError(f"{where} has {_REFUSED['U']}")
+        raise TypeError(f"{where} must be a number or an array of numbers, not {_REFUSED['U']}")
     if isinstance(value, (list, tuple)):
         if depth == _MOST_DIMENSIONS:
             raise ValueError(f"{where} is nested more than {_MOST_DIMENSIONS} deep")
@@ -111,7 +111,7 @@ def _check_exact(where: str, number: int) -> None:
 def _doubles(where: str, array: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     kind = array.dtype.kind
     if kind in _REFUSED:
-        raise TypeError(f"{where} has {_REFUSED[kind]}")
+        raise TypeError(f"{where} must be a number or an array of numbers, not {_REFUSED[kind]}")
     if kind == "O":
         return _from_objects(where, array)
     if kind in "iu":

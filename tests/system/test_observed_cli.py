@@ -21,9 +21,9 @@ def run(csim: Callable[[str], str], *more: str) -> int:
 
 
 WRONG: list[tuple[str, str]] = [
-    ('{"y": ["0.5", "0.7"]}', r"observe['y'] has text"),
-    ('{"y": "0.5"}', r"observe['y'] has text"),
-    ('{"y": "true"}', r"observe['y'] has text"),
+    ('{"y": ["0.5", "0.7"]}', r"observe['y'] must be a number or an array of numbers, not text"),
+    ('{"y": "0.5"}', r"observe['y'] must be a number or an array of numbers, not text"),
+    ('{"y": "true"}', r"observe['y'] must be a number or an array of numbers, not text"),
     ('{"y": [0.5, null]}', r"observe['y'] has a missing value (None)"),
     ('{"y": null}', r"observe['y'] has a missing value (None)"),
     ('{"y": [[0.5], [0.7, 0.8]]}', r"rows of equal length"),
@@ -55,11 +55,20 @@ def test_json_that_is_not_data(
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]"), "observe['y'] has dates"),
-        (np.array([1, 2], dtype="timedelta64[s]"), "observe['y'] has time differences"),
-        (np.array([1j, 2.0]), "observe['y'] has complex numbers"),
-        (np.array(["0.5", "0.7"]), "observe['y'] has text"),
-        (np.array([(1.0, 2.0)], dtype=[("a", float), ("b", float)]), "observe['y'] has records"),
+        (
+            np.array(["2024-01-01", "2024-01-02"], dtype="datetime64[D]"),
+            "observe['y'] must be a number or an array of numbers, not dates",
+        ),
+        (
+            np.array([1, 2], dtype="timedelta64[s]"),
+            "observe['y'] must be a number or an array of numbers, not time differences",
+        ),
+        (np.array([1j, 2.0]), "observe['y'] must be a number or an array of numbers, not complex numbers"),
+        (np.array(["0.5", "0.7"]), "observe['y'] must be a number or an array of numbers, not text"),
+        (
+            np.array([(1.0, 2.0)], dtype=[("a", float), ("b", float)]),
+            "observe['y'] must be a number or an array of numbers, not records",
+        ),
         (np.array([2**53 + 1, 0]), "9007199254740993"),
         (np.array([1.0, None]), "cannot be read"),
     ],
