@@ -18,6 +18,7 @@ import numpy.typing as npt
 __all__ = ["plain_numbers"]
 
 _MOST_DIMENSIONS = 32
+_EXACT = 2**53  # every integer up to this one is a double
 _REFUSED = {  # by NumPy's kind of dtype
     "M": "dates: subtract a reference date and divide by a unit, (dates - start) / np.timedelta64(1, 's')",
     "m": "time differences: divide by a unit, differences / np.timedelta64(1, 's')",
@@ -83,8 +84,9 @@ def _look_into(where: str, value: object, depth: int) -> None:
         if depth == _MOST_DIMENSIONS:
             raise ValueError(f"{where} is nested more than {_MOST_DIMENSIONS} deep")
         for item in value:
-            if type(item) is not float:
-                _look_into(where, item, depth + 1)
+            if type(item) is float or (type(item) is int and -_EXACT <= item <= _EXACT):
+                continue  # nearly all, and there may be millions
+            _look_into(where, item, depth + 1)
     elif isinstance(value, int):
         _check_exact(where, value)
     elif isinstance(value, np.integer) and value.dtype.kind in "iu":  # a timedelta64 is one, too
@@ -96,7 +98,7 @@ def _look_into(where: str, value: object, depth: int) -> None:
 
 
 def _check_exact(where: str, number: int) -> None:
-    if abs(number) > 2**53:
+    if abs(number) > _EXACT:
         try:
             exact = int(float(number)) == number
         except OverflowError:
@@ -115,7 +117,7 @@ def _doubles(where: str, array: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     if kind == "O":
         return _from_objects(where, array)
     if kind in "iu":
-        for number in array[(array > 2**53) | (array < -(2**53))].ravel().tolist() if array.dtype.itemsize > 4 else ():
+        for number in array[(array > _EXACT) | (array < -_EXACT)].ravel().tolist() if array.dtype.itemsize > 4 else ():
             _check_exact(where, number)
     elif kind not in "bf":
         raise TypeError(f"{where} has values of type {array.dtype}, must have numbers")
