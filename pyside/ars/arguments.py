@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ars import _native as native
+from ars.observed import plain_numbers
 
 __all__ = [
     "choice",
@@ -88,7 +89,23 @@ def environment_variables(env: object) -> dict[str, str]:
 
 
 def observed_arrays(observe: object) -> dict[str, npt.NDArray[np.float64]]:
-    """The data as arrays that keep their shape; every complaint names the observation."""
+    """The data as arrays that keep their shape; every complaint names the observation.
+
+    Parameters
+    ----------
+    observe : mapping
+        From names to numbers or arrays of numbers (``ars.observed``).
+
+    Returns
+    -------
+    dict
+        From names to float64 arrays.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a name or a value cannot be used.
+    """
     if not isinstance(observe, Mapping):
         raise TypeError(f"observe must map names to values, such as {{'y': 0.5}}, not {observe!r}")
     data: dict[str, npt.NDArray[np.float64]] = {}
@@ -99,15 +116,7 @@ def observed_arrays(observe: object) -> dict[str, npt.NDArray[np.float64]]:
             raise ValueError(
                 f"observe: the name {name[:40]!r}... is longer than {native.MAX_NAME} bytes or has a zero byte"
             )
-        try:
-            array = np.array(value, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"observe[{name!r}] must be a number or an array of numbers: {error}") from None
-        if array.size == 0:
-            raise ValueError(f"observe[{name!r}] is empty")
-        if not np.isfinite(array).all():
-            raise ValueError(f"observe[{name!r}] has a value that is not finite")
-        data[name] = array
+        data[name] = plain_numbers(name, value)
     if sum(array.nbytes for array in data.values()) > native.MAX_MESSAGE // 8:
         raise ValueError(f"observe: more than {native.MAX_MESSAGE // 8} bytes of data")
     return data

@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "LEAST_EFFECTIVE",
     "Evidence",
     "ParetoK",
+    "checked_levels",
     "ess",
     "k_converge",
     "log_evidence",
@@ -22,6 +24,7 @@ __all__ = [
     "pareto_k",
     "resample",
     "running_evidence",
+    "too_few",
     "weighted_mean",
     "weighted_mean_error",
     "weighted_quantile",
@@ -29,6 +32,9 @@ __all__ = [
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
+
+LEAST_EFFECTIVE = 2.0  # effective traces, below which a standard error says nothing and is NaN
+_ROUNDING = 1e-9  # two equal weights are two effective traces
 
 
 def _checked(log_weights: npt.ArrayLike) -> Floats:
@@ -52,41 +58,114 @@ def _scaled(weights: Floats) -> tuple[Floats, float]:
 
 
 class Evidence(NamedTuple):
-    """An estimate of the evidence p(y), the mean weight."""
+    """An estimate of the evidence p(y), the mean weight.
+
+    Attributes
+    ----------
+    log_estimate : float
+        Natural log of the evidence; -inf if every weight is 0.
+    standard_error : float
+        Standard error of the evidence (not of its log). inf or 0 where a double cannot hold it; NaN where fewer than
+        two effective traces make it meaningless.
+    relative_error : float
+        Standard error over estimate: to first order the standard error of ``log_estimate``, at every magnitude. NaN
+        like ``standard_error``.
+    reason : str or None
+        Why there is no standard error; None if there is one.
+    """
 
     log_estimate: float
-    standard_error: float  # of the evidence, not of its log; inf or 0 where a double cannot hold it
-    relative_error: float  # standard error / estimate: to first order the standard error of log_estimate
+    standard_error: float
+    relative_error: float
+    reason: str | None = None
 
     @property
     def evidence(self) -> float:
+        """The evidence itself; 0 or inf where a double cannot hold it."""
         return _exp(self.log_estimate)
 
-    def distance(self, exact: float) -> float:
-        """How many standard errors the estimate lies above (or, negative, below) an exact evidence."""
-        return (self.evidence - exact) / self.standard_error
+    def distance(self, exact: float | None = None, *, log_exact: float | None = None) -> float:
+        """Compare the estimate with an exact evidence, in standard errors.
+
+        Parameters
+        ----------
+        exact : float, optional
+            The exact evidence. Give either this or ``log_exact``.
+        log_exact : float, optional
+            Its natural log, for evidences that a double cannot hold.
+
+        Returns
+        -------
+        float
+            Standard errors by which the estimate lies above (negative: below) the exact evidence. NaN if there is no
+            standard error; 0 or infinite if it is 0.
+
+        Raises
+        ------
+        TypeError
+            If none or both of ``exact`` and ``log_exact`` are given.
+        """
+        if (exact is None) == (log_exact is None):
+            raise TypeError("distance needs either exact or log_exact")
+        if exact is not None:
+            log_exact = math.log(exact) if exact > 0.0 else -math.inf
+        assert log_exact is not None
+        if math.isnan(self.relative_error):
+            return math.nan
+        above = -math.expm1(log_exact - self.log_estimate) if log_exact - self.log_estimate < 709.0 else -math.inf
+        if self.relative_error == 0.0:
+            return math.copysign(math.inf, above) if above else 0.0
+        return above / self.relative_error
 
 
 def _exp(x: float) -> float:
     return math.exp(x) if x < 709.0 else math.inf
 
 
+def too_few(effective: float) -> str | None:
+    """Why this many effective traces give no standard error; None if they are enough."""
+    if effective >= LEAST_EFFECTIVE - _ROUNDING:
+        return None
+    if effective == 0.0:
+        return "every weight is 0: there is no estimate"
+    shown = math.floor(effective * 10.0) / 10.0  # 1.99 is not 2.0
+    return f"{shown:.1f} effective traces are too few for a standard error: it needs at least {LEAST_EFFECTIVE:.0f}"
+
+
 def log_evidence(log_weights: npt.ArrayLike) -> Evidence:
-    """The log of the mean weight, with its standard error. The error is NaN for a single weight or if all are 0."""
+    """Estimate the log of the mean weight, and its standard error.
+
+    Parameters
+    ----------
+    log_weights : array_like
+        One natural log weight per trace; -inf is a weight of 0.
+
+    Returns
+    -------
+    Evidence
+        Its errors are NaN, with a ``reason``, below two effective traces: one weight then decides the estimate, and the
+        spread of the weights that were seen says nothing of those that were not.
+
+    Raises
+    ------
+    ValueError
+        If there is no weight, or one is NaN or +inf.
+    """
     weights = _checked(log_weights)
     scaled, largest = _scaled(weights)
     mean = float(scaled.mean())
-    if mean == 0.0:
-        return Evidence(-math.inf, math.nan, math.nan)
-    log_estimate = largest + math.log(mean)
-    if len(weights) == 1:
-        return Evidence(log_estimate, math.nan, math.nan)
+    log_estimate = largest + math.log(mean) if mean else -math.inf
+    if (reason := too_few(ess(weights))) is not None:
+        return Evidence(log_estimate, math.nan, math.nan, reason)
     relative = float(scaled.std(ddof=1)) / math.sqrt(len(weights)) / mean
     return Evidence(log_estimate, _exp(log_estimate + math.log(relative)) if relative > 0 else 0.0, relative)
 
 
 def running_evidence(log_weights: npt.ArrayLike, at: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Log evidence and its relative error after the first n weights, for each n in ``at``."""
+    """Log evidence and its relative error after the first n weights, for each n in ``at``.
+
+    The error is NaN where the first n weights are fewer than two effective traces.
+    """
     weights = _checked(log_weights)
     n = np.asarray(at, dtype=np.int64)
     scaled, largest = _scaled(weights)
@@ -94,7 +173,8 @@ def running_evidence(log_weights: npt.ArrayLike, at: npt.ArrayLike) -> tuple[Flo
     square = np.cumsum(scaled**2)[n - 1] / n
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.sqrt(np.maximum(square - mean**2, 0.0) / (n - 1)) / mean
-        return largest + np.log(mean), relative
+        enough = n * mean**2 / square >= LEAST_EFFECTIVE - _ROUNDING
+        return largest + np.log(mean), np.where(enough, relative, np.nan)
 
 
 def normalised_weights(log_weights: npt.ArrayLike) -> Floats:
@@ -126,7 +206,8 @@ class ParetoK(float):
     """The shape k of the weights' tail: moments of order 1/k and above do not exist.
 
     Below ``threshold`` the evidence and means can be trusted; above 0.7 they cannot, whatever their standard errors
-    say. NaN, with a ``reason``, where no tail can be fitted.
+    say. NaN, with a ``reason``, where no tail can be fitted: k is unknown, and nothing can be trusted either. -inf,
+    with a ``reason``, where the largest weight is common: the weights are bounded and have no tail.
     """
 
     tail: int  # how many weights were fitted
@@ -143,7 +224,13 @@ class ParetoK(float):
 
     @property
     def reliable(self) -> bool:
+        """Whether the tail is known to be light enough."""
         return bool(self < self.threshold)
+
+    @property
+    def unknown(self) -> bool:
+        """Whether no tail could be fitted; ``reason`` says why."""
+        return math.isnan(self)
 
 
 _LEAST_TAIL = 5
@@ -167,12 +254,16 @@ def pareto_k(log_weights: npt.ArrayLike) -> ParetoK:
     if top[-1] == -np.inf:
         return ParetoK(math.nan, threshold=threshold, reason="every weight is 0")
     if top[-1] == weights.min():
-        return ParetoK(math.nan, threshold=threshold, reason="all weights are equal: there is no tail")
+        return ParetoK(-math.inf, threshold=threshold, reason="all weights are equal: there is no tail")
+    if top[-1] == top[0]:
+        reason = f"more than {tail} weights tie for the largest: there is no tail"
+        return ParetoK(-math.inf, threshold=threshold, reason=reason)
     relative = np.exp(top - top[-1])
     excess = relative[1:] - relative[0]
     excess = excess[excess > 0.0]
     if len(excess) < _LEAST_TAIL:
-        reason = f"only {len(excess)} weights are larger than the rest, which tie: too few for a tail"
+        larger = "1 weight is" if len(excess) == 1 else f"{len(excess)} weights are"
+        reason = f"only {larger} larger than the rest, which tie or vanish beside them: too few for a tail"
         return ParetoK(math.nan, tail=len(excess), threshold=threshold, reason=reason)
     return ParetoK(_fit_generalised_pareto(excess), tail=len(excess), threshold=threshold)
 
@@ -268,18 +359,44 @@ def weighted_mean(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> float:
 
 
 def weighted_mean_error(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> float:
-    """The standard error of ``weighted_mean``, by the delta method."""
+    """Estimate the standard error of ``weighted_mean``, by the delta method.
+
+    Parameters
+    ----------
+    values : array_like
+        One number per trace; NaN where a trace has none.
+    log_weights : array_like
+        One natural log weight per trace; -inf is a weight of 0.
+
+    Returns
+    -------
+    float
+        NaN if the traces that have the value are fewer than two effective ones (``too_few`` says why).
+
+    Raises
+    ------
+    ValueError
+        If no trace has the value, or all of those have weight 0.
+    """
     x, weights = _present(values, log_weights)
     used = weights > 0.0
     x, weights = x[used], weights[used]
+    if too_few(float(1.0 / np.square(weights).sum())) is not None:
+        return math.nan
     return float(np.sqrt(np.square(weights * (x - weights @ x)).sum()))
+
+
+def checked_levels(q: npt.ArrayLike) -> Floats:
+    """Levels of quantiles, from 0 to 1."""
+    levels = np.asarray(q, dtype=np.float64)
+    if not np.all((levels >= 0.0) & (levels <= 1.0)):
+        raise ValueError(f"quantiles must lie between 0 and 1, not {levels.tolist()}")
+    return levels
 
 
 def weighted_quantile(values: npt.ArrayLike, q: npt.ArrayLike, log_weights: npt.ArrayLike) -> Floats:
     """The smallest values whose weights, with those of all smaller ones, reach q. One per q."""
-    levels = np.asarray(q, dtype=np.float64)
-    if not np.all((levels >= 0.0) & (levels <= 1.0)):
-        raise ValueError(f"quantiles must lie between 0 and 1, not {levels.tolist()}")
+    levels = checked_levels(q)
     x, weights = _present(values, log_weights)
     x, weights = x[weights > 0.0], weights[weights > 0.0]
     order = np.argsort(x, kind="stable")

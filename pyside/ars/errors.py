@@ -13,6 +13,7 @@ __all__ = [
     "ArsError",
     "ArsWarning",
     "BiasWarning",
+    "FewTracesWarning",
     "HostLostError",
     "KeyFileError",
     "LaunchError",
@@ -100,3 +101,7 @@ class NetworkWarning(ArsWarning):
 
 class BiasWarning(ArsWarning):
     """What was asked for makes the weights biased."""
+
+
+class FewTracesWarning(ArsWarning):
+    """Too few effective traces, or a tail that is heavy or unknown: a standard error cannot be trusted, or is NaN."""

@@ -25,8 +25,13 @@ class NaiveVarianceWarning(ArsWarning):
 class LoopSummary(NamedTuple):
     """One loop, over all its entries in the traces of a run. What was not estimated is NaN.
 
-    ``p_accept`` and ``q_accept`` are accepted tries over all tries of the continuations. Where they depend on the
-    state at entry, these are averages over states (of 1/p(A), and of q(A)).
+    ``p_accept`` and ``q_accept`` are the same kind of average, so that they can be compared: harmonic means over
+    entries, 1 / E[1/p(A)] and 1 / E[1/q(A)], where the acceptance depends on the state at entry. They are the inverse
+    of the mean number of tries until acceptance. Under p that is T/M of the runs under p; under q, the tries L of the
+    main run, and with K of N further tries under q accepted, L - c (L K/N - 1): L K/N has mean 1 in every state, so
+    that the second term only takes noise away. ``p_accept_error`` and ``q_accept_error`` are their standard errors.
+    Entries without runs under p are left out of both; if there are no others, q(A) is that of the main runs, and p(A)
+    is NaN.
 
     ``s_pq`` estimates Theorem 1's S_pq = E_q[(p/q)^2 rejected], the mean over all tries under q. If S_pq >= 1 for a
     set of states of positive probability, naive weights have infinite variance. S_pq depends on the state, and one
@@ -49,7 +54,9 @@ class LoopSummary(NamedTuple):
     entries: int
     mean_tries: float
     p_accept: float
+    p_accept_error: float
     q_accept: float
+    q_accept_error: float
     s_pq: float
     s_pq_error: float
     s_pq_largest: float
@@ -154,18 +161,45 @@ def _judge(loops: Array) -> _Verdict:
     return _Verdict(s_pq, error, largest, bound, False, "")
 
 
-def _ratio(above: int, below: int) -> float:
-    return above / below if below else math.nan
+def _inverse_of_mean(tries: Floats) -> tuple[float, float]:
+    """The harmonic mean of acceptance probabilities, from unbiased estimates of their inverses, and its error."""
+    if not len(tries):
+        return math.nan, math.nan
+    mean = max(float(tries.mean()), 1.0)  # nothing takes less than one try
+    error = float(tries.std(ddof=1)) / math.sqrt(len(tries)) if len(tries) > 1 else math.nan
+    return 1.0 / mean, error / mean**2
+
+
+def _tries_under_q(loops: Array) -> Floats:
+    """Per entry, an unbiased estimate of 1/q(A): the main run's tries L, less what L K/N shows to be chance.
+
+    Given the state at entry, L and K are independent with means 1/q(A) and N q(A): L K/N has mean 1. The factor is the
+    one that leaves least variance, as in every regression on a control variate.
+    """
+    tries = loops["tries"].astype(np.float64)
+    estimated = loops["tries_q"] > 0
+    if np.count_nonzero(estimated) < 3:
+        return tries
+    product = tries[estimated] * loops["accepted_q"][estimated] / loops["tries_q"][estimated]
+    spread = float(product.var())
+    factor = float(np.mean((product - product.mean()) * (tries[estimated] - tries[estimated].mean())))
+    tries[estimated] -= (factor / spread if spread else 0.0) * (product - 1.0)
+    return tries
 
 
 def _summarise(address: str, loops: Array) -> LoopSummary:
     verdict = _judge(loops)
+    known = loops[loops["runs_p"] > 0]
+    p_accept, p_error = _inverse_of_mean(known["tries_p"] / known["runs_p"])
+    q_accept, q_error = _inverse_of_mean(_tries_under_q(known if len(known) else loops))
     return LoopSummary(
         address=address,
         entries=len(loops),
         mean_tries=float(loops["tries"].mean()),
-        p_accept=_ratio(int(loops["runs_p"].sum()), int(loops["tries_p"].sum())),
-        q_accept=_ratio(int(loops["accepted_q"].sum()), int(loops["tries_q"].sum())),
+        p_accept=p_accept,
+        p_accept_error=p_error,
+        q_accept=q_accept,
+        q_accept_error=q_error,
         s_pq=verdict.s_pq,
         s_pq_error=verdict.error,
         s_pq_largest=verdict.largest,
@@ -173,6 +207,12 @@ def _summarise(address: str, loops: Array) -> LoopSummary:
         naive_variance_infinite=verdict.infinite,
         note=verdict.note,
     )
+
+
+_LEGEND = (
+    "p(A), q(A): acceptance probability of a try under the prior and under the proposal, each the harmonic mean over "
+    "entries"
+)
 
 
 class Loops(Mapping[str, LoopSummary]):
@@ -229,7 +269,7 @@ class Loops(Mapping[str, LoopSummary]):
         for row in [header, *rows]:
             middle = (cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True))
             lines.append("  ".join([row[0].ljust(widths[0]), *middle, row[-1]]))
-        return "\n".join(lines)
+        return "\n".join([*lines, _LEGEND])
 
 
 def summarise_loops(columns: Columns, sites: Sequence[Site]) -> Loops:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ars import diagnostics, export, joined, saved, weights
 from ars._native import SiteKind
 from ars.columns import Columns, Floats, Integers, Key, Site, find_site, select, values_of
-from ars.diagnostics import Evidence, ParetoK
+from ars.estimates import Estimates
 from ars.failures import Failure, Failures, failures_of
 from ars.loops import Loops, NaiveVarianceWarning, summarise_loops
 from ars.recorded import Recorded, complete_stats
@@ -176,7 +176,7 @@ class Traces:
         return self.summary()
 
 
-class Posterior(Traces):
+class Posterior(Estimates, Traces):
     """Weighted traces, from ``sim.posterior``.
 
     Methods take the name of a weighting: "ars", "ic", "biased"; "prior" after a run with in_loops="prior"; or
@@ -234,18 +234,6 @@ class Posterior(Traces):
             if loop.naive_variance_infinite:
                 warnings.warn(loop.warning(), NaiveVarianceWarning, stacklevel=3)
 
-    def log_evidence(self, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]) -> Evidence:
-        """The log of the evidence p(y), with standard error."""
-        return diagnostics.log_evidence(self.log_weights(method, **acceptance))
-
-    def ess(self, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]) -> float:
-        """The effective number of traces."""
-        return diagnostics.ess(self.log_weights(method, **acceptance))
-
-    def pareto_k(self, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]) -> ParetoK:
-        """The shape of the weights' tail: below 0.7 the estimates can be trusted."""
-        return diagnostics.pareto_k(self.log_weights(method, **acceptance))
-
     def k_converge(
         self,
         method: str | None = None,
@@ -263,12 +251,6 @@ class Posterior(Traces):
     def mean(self, key: Key, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]) -> float | Floats:
         """The posterior mean over the traces that have this value; one per instance and element, see ``Traces``."""
         return self._per_element(key, diagnostics.weighted_mean, self.log_weights(method, **acceptance))
-
-    def mean_error(
-        self, key: Key, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]
-    ) -> float | Floats:
-        """The standard error of ``mean``."""
-        return self._per_element(key, diagnostics.weighted_mean_error, self.log_weights(method, **acceptance))
 
     def quantile(
         self, key: Key, q: npt.ArrayLike, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]
@@ -311,24 +293,6 @@ class Posterior(Traces):
             except weights.WeightError:
                 continue
         return found
-
-    def summary(self) -> str:
-        """A few lines for a person: evidence, effective traces and tail per weighting, loops, failures."""
-        lines = [self._heading()]
-        for name, log_weights in self._available().items() if len(self) else ():
-            evidence, effective = diagnostics.log_evidence(log_weights), diagnostics.ess(log_weights)
-            k = diagnostics.pareto_k(log_weights)
-            tail = f"Pareto k {k:.2f}" + ("" if k.reliable else " (too large: do not trust)")
-            lines.append(
-                f"{name:>7}: evidence {evidence.evidence:.6g}, s.e. {evidence.standard_error:.2g} "
-                f"(log {evidence.log_estimate:.6g}); {effective:,.1f} effective traces; {k.reason or tail}"
-                + (" [wrong on purpose]" if name == "biased" and self.loops and self.method == "ars" else "")
-            )
-        if self.loops:
-            lines.append(repr(self.loops))
-        if self.failures or self.failures.incidents:
-            lines.append(str(self.failures))
-        return "\n".join(lines)
 
     def to_datatree(self, draws: int | None = None, seed: int = 0) -> xarray.DataTree:
         """The run as an xarray.DataTree, whose group ``posterior`` ArviZ reads right.

@@ -26,8 +26,12 @@ def test_evidence_against_plain_arithmetic(log_weights: np.ndarray) -> None:
     assert found.evidence == pytest.approx(w.mean(), rel=1e-9)
     if w.any():
         error = w.std(ddof=1) / math.sqrt(len(w))
-        assert found.standard_error == pytest.approx(error, rel=1e-6, abs=1e-12 * w.max())
-        assert found.relative_error == pytest.approx(error / w.mean(), rel=1e-6, abs=1e-9)
+        if d.ess(log_weights) > 2.0 + 1e-6:
+            assert found.standard_error == pytest.approx(error, rel=1e-6, abs=1e-12 * w.max())
+            assert found.relative_error == pytest.approx(error / w.mean(), rel=1e-6, abs=1e-9)
+        elif d.ess(log_weights) < 2.0 - 1e-6:
+            assert math.isnan(found.standard_error) and math.isnan(found.relative_error)
+            assert "too few" in str(found.reason)
         assert d.ess(log_weights) == pytest.approx(w.sum() ** 2 / (w**2).sum(), rel=1e-9)
         assert d.log_evidence(log_weights).log_estimate == pytest.approx(
             special.logsumexp(log_weights) - math.log(len(w))
@@ -42,17 +46,18 @@ def test_evidence_against_plain_arithmetic(log_weights: np.ndarray) -> None:
 def test_a_constant_factor_shifts_the_evidence_and_nothing_else(log_weights: np.ndarray, shift: float) -> None:
     plain, moved = d.log_evidence(log_weights), d.log_evidence(log_weights + shift)
     assert moved.log_estimate == pytest.approx(plain.log_estimate + shift, abs=1e-6)
-    assert moved.relative_error == pytest.approx(plain.relative_error, rel=1e-6, abs=1e-6)
+    if abs(d.ess(log_weights) - 2.0) > 1e-6:
+        assert moved.relative_error == pytest.approx(plain.relative_error, rel=1e-6, abs=1e-6, nan_ok=True)
     assert d.ess(log_weights + shift) == pytest.approx(d.ess(log_weights), rel=1e-6)
     assert 1.0 - 1e-9 <= d.ess(log_weights) <= len(log_weights) + 1e-9
 
 
 def test_huge_and_tiny_weights_do_not_overflow() -> None:
-    found = d.log_evidence([2000.0, 2000.0 + math.log(3.0)])
+    found = d.log_evidence([2000.0, 2000.0, 2000.0 + math.log(3.0), 2000.0 + math.log(3.0)])
     assert found.log_estimate == pytest.approx(2000.0 + math.log(2.0))
-    assert found.relative_error == pytest.approx(0.5)
+    assert found.relative_error == pytest.approx(math.sqrt(4 / 3) / 4)
     assert found.standard_error == math.inf
-    assert d.log_evidence([-2000.0, -2001.0]).standard_error == 0.0
+    assert d.log_evidence([-2000.0, -2000.1, -2000.2]).standard_error == 0.0
     assert d.log_evidence([-3.0] * 10).standard_error == 0.0
 
 

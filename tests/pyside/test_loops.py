@@ -45,8 +45,11 @@ def test_estimates_against_exact_values(p: float, q: float, infinite: bool) -> N
     assert found.s_pq_error == pytest.approx((1 - p) ** 2 / (1 - q) ** 2 * math.sqrt(q * (1 - q) / 20_000), rel=0.1)
     assert found.entries == 2000
     assert abs(found.mean_tries - 1 / q) < 3 * math.sqrt(1 - q) / q / math.sqrt(2000)
-    assert abs(found.q_accept - q) < 3 * math.sqrt(q * (1 - q) / 20_000)
-    assert abs(1 / found.p_accept - 1 / p) < 3 * math.sqrt(1 - p) / p / math.sqrt(4000)
+    left = (2 - q) / (10 * q)  # of the variance of the main run's tries, given ten tries more
+    assert found.q_accept_error == pytest.approx(q * math.sqrt((1 - q) * left / (1 + left) / 2000), rel=0.1)
+    assert found.p_accept_error == pytest.approx(p * math.sqrt((1 - p) / 4000), rel=0.1)
+    assert abs(found.q_accept - q) < 3 * found.q_accept_error
+    assert abs(found.p_accept - p) < 3 * found.p_accept_error
     assert found.naive_variance_infinite is infinite
 
 
@@ -69,6 +72,7 @@ def test_nothing_estimated() -> None:
     assert found.naive_variance_infinite is None
     assert found.mean_tries == 3.0
     assert math.isnan(found.p_accept)
+    assert found.q_accept == pytest.approx(1 / 3)
     assert math.isnan(found.s_pq)
     assert found.note == "nothing was estimated"
 
@@ -120,14 +124,14 @@ def test_one_bad_instance_among_good_ones_is_found() -> None:
     assert found.naive_variance_infinite is True
 
 
-def test_unequal_budgets_weigh_tries_not_entries() -> None:
+def test_s_pq_weighs_tries_and_acceptance_weighs_entries() -> None:
     loops = [
         Loop(LOOP, tries_q=10, accepted_q=5, runs_p=1, tries_p=1, s_pq_sum=2.0),
         Loop(LOOP, tries_q=30, accepted_q=5, runs_p=1, tries_p=3, s_pq_sum=4.0),
     ]
     found = summarise_loops(pack([Trace(i, loops=[loop]) for i, loop in enumerate(loops)]), SITES)["draw"]
     assert found.s_pq == pytest.approx(6 / 40)
-    assert found.q_accept == pytest.approx(10 / 40)
+    assert found.q_accept == 1.0, "the main runs accepted at once"
     assert found.p_accept == pytest.approx(2 / 4)
 
 
@@ -137,7 +141,8 @@ def test_names_and_table() -> None:
     assert list(found) == ["draw", "draw/inner"]
     assert found["inner"] is found["draw/inner"]
     lines = repr(found).splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
+    assert lines[3].startswith("p(A), q(A): ") and "harmonic mean" in lines[3]
     assert lines[0].startswith("loop")
     assert lines[2].startswith("draw/inner")
     assert "undecided (nothing was estimated)" in lines[1]

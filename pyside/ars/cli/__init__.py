@@ -40,22 +40,79 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command. Returns its exit code: 0 if all went well, 1 if not, 2 for wrong arguments, 130 after Ctrl-C."""
-    arguments = _parser().parse_args(argv)
-    logging.basicConfig(level=logging.DEBUG if arguments.verbose else logging.WARNING, stream=sys.stderr)
+_EXTRAS = {  # packages that come with an extra of libars
+    "torch": "network",
+    "safetensors": "network",
+    "matplotlib": "plots",
+    "xarray": "arviz",
+    "h5netcdf": "arviz",
+    "netCDF4": "arviz",
+}
 
+
+def _missing(error: ImportError) -> str | None:
+    """What to install; None if the error is a bug rather than a missing package."""
+    package = (error.name or "").partition(".")[0]
+    if package in _EXTRAS:
+        return f"needs {package}: pip install 'libars[{_EXTRAS[package]}]'"
+    return str(error) if "pip install" in str(error) else None
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Runs a command; what went wrong is a line on stderr and an exit code."""
     from ars.cli.options import UsageError
     from ars.errors import ArsError
+
+    def say(text: object) -> None:
+        print(f"ars {arguments.command}: {text}", file=sys.stderr)
 
     try:
         return int(arguments.run(arguments))
     except UsageError as error:
-        print(f"ars {arguments.command}: {error}", file=sys.stderr)
+        say(error)
         return 2
     except (ArsError, OSError) as error:
-        print(f"ars {arguments.command}: {error}", file=sys.stderr)
+        say(error)
+        return 1
+    except ImportError as error:
+        if (needed := _missing(error)) is None:
+            raise
+        print(f"ars {arguments.command}{' ' if needed.startswith('needs ') else ': '}{needed}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as interrupt:
-        print(f"ars {arguments.command}: {str(interrupt) or 'interrupted'}", file=sys.stderr)
+        say(str(interrupt) or "interrupted")
         return 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Command line without the program's name (default: that of the process).
+
+    Returns
+    -------
+    int
+        Exit code: 0 if all went well, 1 if not, 2 for wrong arguments, 3 if a requirement of ``ars infer`` was missed,
+        130 after Ctrl-C, 141 if the reader of stdout went away (and nothing else was wrong).
+    """
+    from ars.cli.streams import BROKEN_PIPE, tolerant_streams
+
+    with tolerant_streams() as reader_is_gone:
+        ended = False
+        try:
+            arguments = _parser().parse_args(argv)
+            logging.basicConfig(level=logging.DEBUG if arguments.verbose else logging.WARNING, stream=sys.stderr)
+            code = _run(arguments)
+        except SystemExit as end:  # of argparse: --help, or wrong arguments
+            ended, code = True, end.code if isinstance(end.code, int) else 1
+        try:
+            code = code or (BROKEN_PIPE if reader_is_gone() else 0)
+        except OSError as error:
+            print(f"ars: cannot write to stdout: {error}", file=sys.stderr)
+            code = code or 1
+    if ended:
+        raise SystemExit(code)
+    return code

@@ -122,10 +122,10 @@ def run(arguments: argparse.Namespace) -> int:
     for name in names:
         try:
             _measure(name, effort, arguments, report)
-        except BenchError as error:
-            if len(names) == 1 or name != "pyprob":
+        except (BenchError, ImportError) as error:
+            if len(names) == 1 or (isinstance(error, BenchError) and name != "pyprob"):
                 raise
-            print(f"\npyprob is left out: {error}", file=sys.stderr)
+            print(f"\n{name} is left out: {error}", file=sys.stderr)
     report.machine["stolen"] = stolen = round(cpu_ticks().stolen_since(before), 4)
     if stolen > _MUCH_STOLEN:
         print(

@@ -4,25 +4,44 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ars.cli.options import add_limits, add_listen, add_seed, add_simulator, at_least, check_simulator, open_simulator
+from ars.cli.options import (
+    UsageError,
+    add_limits,
+    add_listen,
+    add_seed,
+    add_simulator,
+    at_least,
+    check_simulator,
+    not_negative,
+    open_simulator,
+)
 from ars.saved import SUFFIXES, check_netcdf
 
 if TYPE_CHECKING:
-    from ars.errors import ArsError, RunInterrupted
+    from ars.errors import RunInterrupted
     from ars.network.facade import Network
     from ars.posterior import Posterior
 
 HELP = "Infer what a simulator did, given data."
 
 
+_CODES = """exit codes: 0 all went well; 1 the run failed, or no trace has weight; 2 wrong arguments; 3 --require-ess or
+--require-k was missed (all files are written, and the table is printed); 130 interrupted; 141 the reader of the output
+went away (all files are written)"""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _CODES
     add_simulator(parser, needed=False)
     add_data(parser)
     parser.add_argument("--traces", type=at_least(1), default=10_000, metavar="N", help="default: 10,000")
@@ -43,6 +62,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limits(parser)
     add_listen(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    group = parser.add_argument_group("what is printed and required")
+    group.add_argument(
+        "--json", action="store_true", help="print one JSON document instead of text; NaN and infinity are null"
+    )
+    group.add_argument(
+        "--require-ess", type=not_negative, metavar="N", help="exit with 3 if fewer than N traces are effective"
+    )
+    group.add_argument(
+        "--require-k",
+        type=_finite,
+        metavar="X",
+        help="exit with 3 if Pareto k of the weights is X or more (0.7 is usual), or unknown",
+    )
+
+
+def _finite(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number")
+    return number
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
@@ -63,10 +105,18 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--in-loops", choices=("proposal", "prior"), default="proposal", help="who proposes in loops")
 
 
-def _observed(text: str) -> tuple[str, list[float] | float]:
+def _number(text: str) -> float | int:
+    """Whole numbers stay whole, so that one that a double cannot hold is noticed."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _observed(text: str) -> tuple[str, list[float | int] | float | int]:
     name, equals, numbers = text.partition("=")
     try:
-        values = [float(number) for number in numbers.split(",")]
+        values = [_number(number) for number in numbers.split(",")]
     except ValueError:
         values = []
     if not equals or not name or not values:
@@ -88,24 +138,63 @@ def _out(text: str) -> Path:
     return path
 
 
+def _named(pairs: Sequence[tuple[str, Any]], where: str) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{where} has {twice!r} more than once")
+    return found
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    if path.suffix == ".npz":
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files}
+        except (ValueError, zipfile.BadZipFile, EOFError) as error:
+            raise ValueError(f"{path} cannot be read: {error}") from None
+    if path.suffix != ".json":
+        raise ValueError(f"{path} must end in .json or .npz")
+    try:
+        loaded = json.loads(path.read_bytes(), object_pairs_hook=lambda pairs: _named(pairs, str(path)))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deep") from None
+    if not isinstance(loaded, dict):
+        raise ValueError(f"{path} must hold an object, name -> numbers")
+    return loaded
+
+
 def read_data(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The data of the file, then those of the command line."""
-    data: dict[str, Any] = {}
-    if (path := arguments.observe_file) is not None:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                data.update({name: arrays[name] for name in arrays.files})
-        elif path.suffix == ".json":
-            loaded = json.loads(path.read_bytes())
-            if not isinstance(loaded, dict):
-                raise ValueError(f"{path} must hold an object, name -> numbers")
-            data.update(loaded)
-        else:
-            raise ValueError(f"{path} must end in .json or .npz")
-    data.update(dict(arguments.observe))
-    if not data:
-        raise ValueError("no data: use --observe y=0.5 or --observe-file data.json")
-    return data
+    """The data of the file, then those of the command line, which replace them.
+
+    Parameters
+    ----------
+    arguments : argparse.Namespace
+        With the options of ``add_data``.
+
+    Returns
+    -------
+    dict
+        From names to arrays of doubles.
+
+    Raises
+    ------
+    UsageError
+        If there are no data, or they are not plain numbers.
+    """
+    from ars.arguments import observed_arrays
+
+    try:
+        data = {} if arguments.observe_file is None else _read_file(arguments.observe_file)
+        data.update(_named(arguments.observe, "--observe"))
+        if not data:
+            raise ValueError("no data: use --observe y=0.5 or --observe-file data.json")
+        return dict(observed_arrays(data))
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
 
 
 def read_network(arguments: argparse.Namespace) -> Network | None:
@@ -119,33 +208,28 @@ def read_network(arguments: argparse.Namespace) -> Network | None:
 
 def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> int:
     """Ctrl-C: what there is, and how to go on."""
-    partial = interrupt.partial
+    from ars.cli.show import document
+
+    partial = cast("Posterior | None", interrupt.partial)
     print(
         f"ars infer: interrupted after {len(partial) if partial else 0:,} of {arguments.traces:,} traces",
         file=sys.stderr,
     )
     if partial is not None and len(partial):
-        print(partial.summary())
+        print(document(partial.diagnostics(), complete=False) if arguments.json else partial.summary())
     if arguments.resume is not None:
         print(f"the finished traces are in {arguments.resume}; the same command goes on with them", file=sys.stderr)
     return 130
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> Posterior:
     from ars import Budget
-    from ars.errors import RunInterrupted
 
-    check_simulator(arguments)
-    try:
-        data = read_data(arguments)
-    except (ValueError, KeyError) as error:
-        print(f"ars infer: {error}", file=sys.stderr)
-        return 2
     m, n = arguments.budget
     network = read_network(arguments)
     with open_simulator(arguments) as sim:
         try:
-            post = sim.posterior(
+            return sim.posterior(
                 data,
                 arguments.traces,
                 budget=Budget(M=m, N=n),
@@ -156,46 +240,52 @@ def run(arguments: argparse.Namespace) -> int:
                 network=network,
                 resume=arguments.resume,
             )
-        except RunInterrupted as interrupt:
-            return _interrupted(arguments, interrupt)
         except (ValueError, TypeError) as error:
-            print(f"ars infer: {error}", file=sys.stderr)
-            return 2
-    problem = _save(post, arguments.out)  # first: whatever comes of the table, the traces are kept
-    print(post.summary())
-    _print_values(post)
-    if problem is not None:
-        raise problem
-    if arguments.out is not None:
-        print(f"seed {post.run.seed}; written to {arguments.out}")
-    return 0
+            raise UsageError(str(error)) from error
 
 
-def _save(post: Posterior, path: Path | None) -> ArsError | None:
-    """Writes the file if one is asked for. An error is for later: the summary is worth printing without the file."""
-    from ars.errors import ArsError
+def run(arguments: argparse.Namespace) -> int:
+    from ars.errors import RunInterrupted
 
+    check_simulator(arguments)
+    data = read_data(arguments)
     try:
-        if path is not None:
-            post.save(path)
-    except ArsError as error:
-        return error
-    return None
+        post = _posterior(arguments, data)
+    except RunInterrupted as interrupt:
+        return _interrupted(arguments, interrupt)
+    failed: Exception | None = None
+    if arguments.out is not None:
+        try:
+            post.save(arguments.out)  # before anything is printed: nobody may be there to read it
+        except Exception as error:  # whatever it is, the results are shown first
+            failed = error
+    code = _show(post, arguments, written=arguments.out is not None and failed is None)
+    if failed is not None:
+        raise failed
+    return code
 
 
-def _print_values(post: Posterior) -> None:
-    """Mean and quantiles of every result, or of the latents if there are none."""
-    from ars.export import titles
+def _show(post: Posterior, arguments: argparse.Namespace, *, written: bool) -> int:
+    """Prints the results. Returns the exit code."""
+    from ars.cli.show import document, missed_requirements, table
 
-    if not np.any(post.log_weights() > -np.inf):
-        print("every weight is 0: no trace explains the data, so there are no posterior means")
-        return
-    names = list(post.results) or list(post.latents)
-    print(f"{'':24} {'mean':>12} {'s.e.':>10} {'5%':>12} {'50%':>12} {'95%':>12}")
-    for name in names:
-        shape = np.shape(post.mean(name))
-        means, errors = np.ravel(post.mean(name)), np.ravel(post.mean_error(name))
-        quantiles = np.reshape(post.quantile(name, [0.05, 0.5, 0.95]), (-1, 3))
-        labels = titles(name, *shape) if len(shape) == 2 else titles(name, len(means), 1)
-        for label, mean, error, (low, middle, high) in zip(labels, means, errors, quantiles, strict=True):
-            print(f"{label:24} {mean:12.6g} {error:10.2g} {low:12.6g} {middle:12.6g} {high:12.6g}")
+    if arguments.json:
+        assessed = post.diagnostics()
+    else:  # what the table shows
+        assessed = post.diagnostics([post.method], values=["result" if post.results else "latent"])
+    missed = missed_requirements(assessed, arguments.require_ess, arguments.require_k)
+    if arguments.json:
+        print(document(assessed, missed=missed))
+    else:
+        print(post.summary())
+        print(table(assessed))
+        if written:
+            print(f"seed {post.run.seed}; written to {arguments.out}")
+    for text in missed:
+        print(f"ars infer: {text}", file=sys.stderr)
+    if missed:
+        return 3
+    if not assessed.weightings or assessed[post.method].ess == 0.0:
+        print(f"ars infer: none of {len(post):,} traces has weight: there is no posterior", file=sys.stderr)
+        return 1
+    return 0

@@ -21,6 +21,7 @@ __all__ = [
     "at_least",
     "check_simulator",
     "limits",
+    "not_negative",
     "number_of_bytes",
     "open_simulator",
     "positive",

@@ -40,11 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     data = {}
     if arguments.observe or arguments.observe_file is not None:
-        try:
-            data = read_data(arguments)
-        except (ValueError, KeyError) as error:
-            print(f"ars replay: {error}", file=sys.stderr)
-            return 2
+        data = read_data(arguments)
     network = read_network(arguments)
     stops = arguments.wait or arguments.debugger is not None
     with Simulator(

@@ -31,4 +31,4 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ImportError(f"ars.network.{name} needs torch: pip install torch", name="torch") from error
+        raise ImportError(f"ars.network.{name} needs torch: pip install 'libars[network]'", name="torch") from error

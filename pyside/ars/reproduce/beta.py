@@ -162,8 +162,9 @@ def points(executable: Path, settings: BetaSettings, work: Workspace) -> list[Po
 def acceptance_errors(point: Point) -> tuple[float, float]:
     """The standard errors of the estimates of p(A) and q(A), from their exact values and the budget."""
     p, q = point.exact_p_accept, point.exact_q_accept
-    runs, tries = point.traces * BUDGETS[-1], point.traces * TRIES
-    return p * math.sqrt((1.0 - p) / runs), math.sqrt(q * (1.0 - q) / tries)
+    left = (2.0 - q) / (q * TRIES)  # share of the variance of the main run's tries that the tries under q leave
+    left /= 1.0 + left
+    return p * math.sqrt((1.0 - p) / (point.traces * BUDGETS[-1])), q * math.sqrt((1.0 - q) * left / point.traces)
 
 
 def failures(found: Sequence[Point], limit: float = 4.5) -> list[str]:

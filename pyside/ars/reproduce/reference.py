@@ -199,5 +199,6 @@ def evidence(counts: Floats, points: int, seed: int) -> Estimate:
     parts = [channel_evidence(channel, counts, points, rng) for channel in (1, 2, 3)]
     logs = np.array([part.log_evidence for part in parts])
     share = np.exp(logs - np.logaddexp.reduce(logs))
-    error = math.sqrt(float(np.sum(np.square(share * np.array([part.error for part in parts])))))
+    errors = np.nan_to_num([part.error for part in parts], nan=1.0)  # one point decides: it may be off by all of itself
+    error = math.sqrt(float(np.sum(np.square(share * errors))))
     return Estimate(float(np.logaddexp.reduce(logs)) - math.log(3.0), error, float(parts[int(np.argmax(share))].ess))

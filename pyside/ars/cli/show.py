@@ -1,0 +1,94 @@
+"""What ``ars infer`` prints: a table of values, or one JSON document; and whether what was required is met."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from ars.assessment import RunDiagnostics, ValueDiagnostics
+
+__all__ = ["document", "missed_requirements", "table"]
+
+_LEGEND = """s.e.: standard error of the mean. ESS: effective traces that determine the mean. k: Pareto k of its terms;
+it must be below 0.7. !: a reason not to trust the row."""
+
+
+def _row(value: ValueDiagnostics) -> str:
+    low, middle, high = (quantile.value for quantile in value.quantiles)
+    warning = f"  ! {'; '.join(value.warnings)}" if value.warnings else ""
+    return (
+        f"{value.name:24} {value.mean:12.6g} {value.mean_error:10.2g} {low:12.6g} {middle:12.6g} {high:12.6g} "
+        f"{value.specific_ess:10,.1f} {value.specific_pareto_k:6.2f}{warning}"
+    )
+
+
+def table(assessed: RunDiagnostics) -> str:
+    """Mean, error and quantiles of every value that was assessed.
+
+    Parameters
+    ----------
+    assessed : RunDiagnostics
+        With the run's default weighting, and quantiles 5%, 50% and 95%.
+
+    Returns
+    -------
+    str
+        A line per element; a line that says so if no trace has weight.
+    """
+    if not assessed.traces:
+        return "no trace has finished: there is no posterior"
+    weighting = assessed[assessed.method]
+    if weighting.ess == 0.0:
+        return f"no trace has weight: all {assessed.traces:,} weights are 0, so there is no posterior"
+    title = f"{'':24} {'mean':>12} {'s.e.':>10} {'5%':>12} {'50%':>12} {'95%':>12} {'ESS':>10} {'k':>6}"
+    return "\n".join([title, *(_row(value) for value in weighting.values), _LEGEND])
+
+
+def missed_requirements(assessed: RunDiagnostics, least_ess: float | None, largest_k: float | None) -> list[str]:
+    """Say which requirements the run's default weighting misses.
+
+    Parameters
+    ----------
+    assessed : RunDiagnostics
+    least_ess : float or None
+        Effective traces that are needed; None: any number.
+    largest_k : float or None
+        Pareto k must be known and below this; None: it need not.
+
+    Returns
+    -------
+    list of str
+        One sentence per requirement that is missed.
+    """
+    found = []
+    weighting = assessed[assessed.method] if assessed.weightings else None
+    effective = weighting.ess if weighting is not None else 0.0
+    if least_ess is not None and effective < least_ess:
+        found.append(f"{effective:,.1f} effective traces, but --require-ess {least_ess:g}")
+    k = weighting.pareto_k if weighting is not None else math.nan
+    if largest_k is not None and not k < largest_k:
+        reason = weighting.pareto_k_reason if weighting is not None else "no trace has finished"
+        shown = f"unknown ({reason})" if math.isnan(k) else f"{k:.2f}"
+        found.append(f"Pareto k is {shown}, but --require-k {largest_k:g}")
+    return found
+
+
+def document(assessed: RunDiagnostics, *, complete: bool = True, missed: list[str] | None = None) -> str:
+    """Make one JSON document of a run's diagnostics.
+
+    Parameters
+    ----------
+    assessed : RunDiagnostics
+    complete : bool
+        Whether the run came to its end (default: True).
+    missed : list of str, optional
+        Requirements that were missed.
+
+    Returns
+    -------
+    str
+        An object with ``complete``, ``missed_requirements`` and the fields of ``RunDiagnostics``. NaN and infinity are
+        null.
+    """
+    content = {"complete": complete, "missed_requirements": missed or [], **assessed.to_dict()}
+    return json.dumps(content, indent=2, allow_nan=False)
