@@ -35,6 +35,7 @@ from ars.errors import (
     ProtocolError,
     RunInterrupted,
     SimulatorError,
+    StorageError,
     SupportWarning,
     TraceFailure,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "ScaledBeta",
     "Simulator",
     "SimulatorError",
+    "StorageError",
     "SupportWarning",
     "TraceFailure",
     "Traces",

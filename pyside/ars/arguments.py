@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ars import _native as native
 
-__all__ = ["choice", "command_words", "integer", "observed_arrays", "seconds", "seed_or_random"]
+__all__ = ["choice", "command_words", "first_of", "integer", "observed_arrays", "seconds", "seed_or_random"]
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:
@@ -27,6 +27,17 @@ def integer(name: str, value: object, low: int, high: int) -> int:
     if not low <= number <= high:
         raise ValueError(f"{name} must be from {low} to {high}, not {number}")
     return number
+
+
+def first_of(name: str, value: object, count: int) -> int:
+    """The number of the first of ``count`` traces; numbers go up to 2**64 - 2."""
+    first = integer(name, value, 0, 2**64 - 2)
+    if first + count > 2**64 - 1:
+        raise ValueError(
+            f"{name} is {first}, and {count} traces from there on would need numbers above 2**64 - 2: give a smaller "
+            f"{name}, or ask for at most {2**64 - 1 - first} traces"
+        )
+    return first
 
 
 def seconds(name: str, value: object, *, zero: bool) -> float:

@@ -151,9 +151,9 @@ class Traces:
         return iter(dict.fromkeys([*self.results, *self.latents]))
 
     @property
-    def trace_numbers(self) -> Integers:
-        """The number of each trace in its run, which with the seed fixes its draws."""
-        return self.columns.traces["trace"].astype(np.int64)
+    def trace_numbers(self) -> npt.NDArray[np.uint64]:
+        """The number of each trace in its run, which with the seed fixes its draws. Unsigned, 64 bits."""
+        return self.columns.traces["trace"].astype(np.uint64)
 
     @property
     def latents(self) -> Mapping[str, Floats]:
