@@ -1,4 +1,5 @@
-"""The files that a simulator consists of: its executable, the shared libraries that it loads, files among its arguments.
+"""The files that a simulator consists of: its executable, the shared libraries that it loads, and files among its
+arguments.
 
 Libraries are looked up in the order of ld.so(8), from the ELF files alone: nothing is executed. Libraries in the
 directories of the system are left out, except libars itself.

@@ -1,9 +1,9 @@
 """A run whose finished traces are kept on disk as they come, so that it can be resumed.
 
 A folder holds run.json, the identity of the run (identity.py), and chunks of finished traces in the format of recorded
-ones, each with the digest of that identity. A chunk is there whole or not at all. Which traces are in which chunk depends
-on timing; which draws they have does not, so a run that was interrupted and resumed gives what one without interruption
-would have given. controllers.jsonl tells which controllers came to no end of their own.
+ones, each with the digest of that identity. A chunk is there whole or not at all. The chunk in which a trace is depends
+on timing; its draws do not, so a run that was interrupted and resumed gives the result of one without interruption.
+controllers.jsonl lists the controllers that have worked on the run.
 """
 
 from __future__ import annotations
