@@ -55,11 +55,12 @@ def described_value(value: object) -> str:
 
 def _is_library(module: str | None) -> bool:
     """Whether a module is part of Python, of an installed package, or of this one."""
-    file = getattr(sys.modules.get(module or ""), "__file__", None)
-    if module is None or module == "builtins":
+    found = sys.modules.get(module or "")
+    if found is None or module == "__main__":
+        return False
+    file = getattr(found, "__file__", None)
+    if file is None:  # compiled into the interpreter
         return True
-    if file is None:
-        return module != "__main__"
     real = os.path.realpath(file)
     installed = {"site-packages", "dist-packages"} & set(real.split(os.sep))
     return bool(installed) or real.startswith((_PYTHON + os.sep, _OURS + os.sep))

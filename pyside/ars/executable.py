@@ -76,7 +76,7 @@ def read_elf(path: str) -> Elf | None:
 
         try:
             return _parse(at(0, 64), at)
-        except (struct.error, ValueError, OverflowError, OSError):
+        except (struct.error, ValueError, IndexError, OverflowError, OSError):
             return None
 
 

@@ -188,7 +188,9 @@ def test_other_settings_are_refused(what: str, one_run: Path) -> None:
 
 def test_settings_that_change_no_number_may_change(one_run: Path, tmp_path: Path) -> None:
     shutil.copytree(one_run / "run", tmp_path / "run")
-    with ars.Simulator([one_run / "sim"], workers=3, max_restarts=1, startup_timeout=30, env={"ARS_WORKERS": "2"}) as sim:
+    with ars.Simulator(
+        [one_run / "sim"], workers=3, max_restarts=1, startup_timeout=30, env={"ARS_WORKERS": "2"}
+    ) as sim:
         resumed = run(sim, 90, tmp_path / "run", on_failure="zero", ask_ahead=True)
         assert resumed.stats["traces_resumed"] == 60
         assert Bits.of(resumed) == Bits.of(run(sim, 90))
@@ -227,12 +229,6 @@ def test_functions_are_known_by_what_they_compute(one_run: Path, tmp_path: Path)
 @pytest.fixture
 def folder(one_run: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(one_run / "run", tmp_path / "run"))
-
-
-@pytest.fixture(scope="module")
-def kept_sim(one_run: Path) -> Iterator[ars.Simulator]:
-    with ars.Simulator([one_run / "sim"], workers=1) as sim:
-        yield sim
 
 
 def test_a_folder_without_its_run_json_is_refused(folder: Path, one_run: Path) -> None:
