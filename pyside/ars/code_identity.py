@@ -1,9 +1,9 @@
 """What can be known of a proposal that is written by hand: a distribution by its parameters, a function by its code.
 
-A function's bytecode, constants and defaults count, the values in its closure, the globals that it names, and the user's
-functions and classes among them. Installed packages count by name only. Not seen: attributes of objects of compiled
-classes, files that the function reads, and globals that it reaches by other means than their names. Bytecode depends on
-the version of Python, which is therefore part of the description.
+The bytecode of a function counts, its constants and defaults, the values in its closure, the globals that it names, and
+the user's functions and classes among them. Installed packages count by name only. Not seen: attributes of objects of
+compiled classes, files that the function reads, and globals that it reaches by other means than their names. Bytecode
+depends on the version of Python, which is therefore part of the description.
 """
 
 from __future__ import annotations

@@ -358,20 +358,26 @@ def read_program(argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -
     return Program((os.path.basename(argv[0]), *argv[1:]), tuple(files), tuple(_stat_of(file.path) for file in files))
 
 
-def loaded_files(pid: int) -> list[str]:
+def loaded_files(pid: int, parent: int) -> list[str]:
     """The executable files outside of the system that a process has mapped: plugins, what a wrapper script started.
 
     Parameters
     ----------
-    pid : int
-        A process of this machine.
+    pid, parent : int
+        A process and its parent, by their own word. In a container their numbers may be those of strangers here.
 
     Returns
     -------
     list of str
-        Paths, sorted. Empty if the system does not show them.
+        Paths, sorted. Empty if the system does not show them, or if the process is not a child of ``parent`` here.
     """
     found: set[str] = set()
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            if int(file.read().rpartition(b")")[2].split()[1]) != parent:
+                return []
+    except (OSError, IndexError, ValueError):
+        return []
     with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as maps:
         for line in maps:
             words = line.rstrip("\n").split(maxsplit=5)

@@ -49,7 +49,7 @@ class Identified(Processes):
             before = self._program()
         session = super()._ready(sites)
         if before is not None:
-            files = before.plus(loaded_files(session.hello.zygote_pid))
+            files = before.plus(loaded_files(session.hello.zygote_pid, session.hello.host_pid))
             if before.unchanged():
                 self._files, self._started_as = files, before
         if self._expected is not None:
@@ -69,12 +69,18 @@ class Identified(Processes):
     @staticmethod
     def _hashed(program: Program) -> dict[str, Any]:
         try:
-            return program.identity()
+            identity = program.identity()
         except OSError as error:
             raise StorageError(
                 f"{error.filename or program.command[0]} cannot be read ({error.strerror}): with resume=, every file "
                 "that the simulator consists of must be readable"
             ) from error
+        if not program.unchanged():
+            raise StorageError(
+                f"{program.command[0]}: its files were replaced while they were read. With resume=, they must stay as "
+                "they are during a run"
+            )
+        return identity
 
     def _simulator_identity(self) -> dict[str, Any]:
         """Of the simulator that the next run uses. Starts it, again if its files were replaced in the meantime."""

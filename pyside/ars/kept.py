@@ -176,17 +176,18 @@ class KeptRun:
 
     def _check(self, identity: dict[str, Any]) -> None:
         """Refuses the folder of another run; in a new one, writes which run it is."""
-        for left in self._folder.glob(".*.tmp"):  # of a run that was killed
-            with contextlib.suppress(OSError):
-                left.unlink()
+        for name in ("chunk-", _ABOUT):
+            for left in self._folder.glob(f".{name}*.tmp"):  # of a run that was killed
+                with contextlib.suppress(OSError):
+                    left.unlink()
         chunks = self._chunks(warn=True)
         there = _read_about(self._folder)
         self._digest = digest(identity)
         if there is None:
             if chunks:
                 raise StorageError(
-                    f"{self._folder} holds finished traces ({chunks[0].name}), but no {_ABOUT}, which says of which run "
-                    f"they are. Restore {_ABOUT} from a copy, or use another folder"
+                    f"{self._folder} holds finished traces ({chunks[0].name}), but no {_ABOUT}, so their run is not "
+                    f"known. Restore {_ABOUT} from a copy, or use another folder"
                 )
             about = {"format": _FORMAT, "version": _VERSION, "digest": self._digest, "identity": identity}
             write_whole(self._folder / _ABOUT, [json.dumps(about, indent=1).encode()])

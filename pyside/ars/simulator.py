@@ -137,8 +137,10 @@ class Simulator(Identified):
         None makes no estimate, so "ars" weights are not available. in_loops="prior": inside loops the prior proposes
         and no correction is needed. on_failure: "raise" stops at the first failed trace, "zero" gives it weight 0,
         "skip" drops it. first_trace: the number of the first trace; its draws depend on that and the seed alone.
-        resume: a folder in which finished traces are kept while the run goes on. If it holds some of the same run
-        already, only the others are run, and the result is that of a run without interruption. ask_ahead: what
+        first_trace + traces is at most 2**64 - 1. resume: a folder in which finished traces are kept while the run goes
+        on. If it holds some of the same run already, only the others are run, and the result is that of a run without
+        interruption. The folder of another run (docs/reliability.md lists what identifies one) is a StorageError, and
+        so is a disk that takes no more traces; the latter has all finished ones as ``partial``. ask_ahead: what
         continuations will ask is guessed and asked for all of them together, which is faster and changes no number.
         With a network it is the default. Proposals written by hand must then have an answer for values that the
         simulator would not have asked them about.

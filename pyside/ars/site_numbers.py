@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ars._native import NO_SITE, SiteKind
+from ars._native import SiteKind
 from ars.columns import Array, Columns, Integers, Site
 
 __all__ = ["SiteNumbers", "renumber"]
@@ -56,6 +56,6 @@ def renumber(columns: Columns, numbers: Integers | None) -> Columns:
 def _renumbered(items: Array, fields: Sequence[str], numbers: Integers) -> Array:
     changed = items.copy()
     for field in fields:
-        known = items[field] != NO_SITE
+        known = items[field] < len(numbers)  # a failure may name none, or one that was not announced
         changed[field][known] = numbers[items[field][known]]
     return changed

@@ -60,7 +60,7 @@ def test_a_run_json_that_lacks_something(key: str, folder: Path) -> None:
     (about["identity"] if key == "seed" else about).pop(key)
     (folder / "run.json").write_text(json.dumps(about))
     for call in (lambda: kept_seed(folder), lambda: loaded(folder)):
-        with pytest.raises(StorageError, match="run.json") as caught:
+        with pytest.raises(StorageError, match=r"run\.json") as caught:
             call()
     if key == "seed":
         assert "has no seed" in str(caught.value)
@@ -163,18 +163,20 @@ def test_a_write_that_fails_stops_the_run_and_loses_nothing(tmp_path: Path) -> N
     assert loaded(tmp_path / "run") == [0, 1, 2]
 
 
+def _left_unwritten(folder: Path, error: BaseException | None) -> None:
+    with KeptRun(folder, IDENTITY, failed_too=True) as run:
+        run.keep(some(0), SITES)
+        shutil.rmtree(folder)
+        if error is not None:
+            raise error
+
+
 def test_an_exception_is_not_replaced_by_a_write_that_fails(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt) as caught, KeptRun(tmp_path / "run", IDENTITY, failed_too=True) as run:
-        run.keep(some(0), SITES)
-        shutil.rmtree(tmp_path / "run")
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt) as caught:
+        _left_unwritten(tmp_path / "run", KeyboardInterrupt())
     assert "could not be kept" in caught.value.__notes__[0]
-    with (
-        pytest.raises(StorageError, match="could not be kept"),
-        KeptRun(tmp_path / "run", IDENTITY, failed_too=True) as run,
-    ):
-        run.keep(some(0), SITES)
-        shutil.rmtree(tmp_path / "run")
+    with pytest.raises(StorageError, match="could not be kept"):
+        _left_unwritten(tmp_path / "run", None)
 
 
 def test_a_folder_that_cannot_be_written_can_be_read(

@@ -35,19 +35,19 @@ class _Callable:
         self.width = width
 
     def __call__(self, t: ars.Drawn) -> ars.Distribution:
-        return ars.Normal(0.0, self.width)
+        return ars.Normal(0.0 * t["x"], self.width)
 
     def method(self, t: ars.Drawn) -> ars.Distribution:
         return self(t)
 
 
 def _closed(value: Any) -> Callable[[ars.Drawn], ars.Distribution]:
-    return lambda t: ars.Normal(0.0, float(np.sum(value)))
+    return lambda t: ars.Normal(0.0 * t["x"], float(np.sum(value)))
 
 
 def _with_default(width: float) -> Callable[..., ars.Distribution]:
     def proposal(t: ars.Drawn, width: float = width) -> ars.Distribution:
-        return ars.Normal(0.0, width)
+        return ars.Normal(0.0 * t["x"], width)
 
     return proposal
 

@@ -16,7 +16,7 @@ import numpy as np
 from ars.cli.options import add_limits, add_listen, add_seed, add_simulator, at_least, check_simulator, open_simulator
 
 if TYPE_CHECKING:
-    from ars.errors import RunInterrupted
+    from ars.errors import RunInterrupted, StorageError
     from ars.network.facade import Network
     from ars.posterior import Posterior
 
@@ -126,9 +126,20 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
     return 130
 
 
+def _unkept(arguments: argparse.Namespace, error: StorageError) -> Posterior:
+    """The result of a run that is complete, although its folder could not be written. Otherwise the error goes on."""
+    from ars.posterior import Posterior
+
+    post = error.partial
+    if not isinstance(post, Posterior) or post.stats.get("traces", 0) < arguments.traces:
+        raise error
+    print(f"ars infer: {error}. All traces had finished: this is the result", file=sys.stderr)
+    return post
+
+
 def run(arguments: argparse.Namespace) -> int:
     from ars import Budget
-    from ars.errors import RunInterrupted
+    from ars.errors import RunInterrupted, StorageError
 
     check_simulator(arguments)
     try:
@@ -138,6 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     m, n = arguments.budget
     network = read_network(arguments)
+    code = 0
     with open_simulator(arguments) as sim:
         try:
             post = sim.posterior(
@@ -153,6 +165,8 @@ def run(arguments: argparse.Namespace) -> int:
             )
         except RunInterrupted as interrupt:
             return _interrupted(arguments, interrupt)
+        except StorageError as error:
+            post, code = _unkept(arguments, error), 1
         except (ValueError, TypeError) as error:
             print(f"ars infer: {error}", file=sys.stderr)
             return 2
@@ -161,7 +175,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         write(post, arguments.out)
         print(f"seed {post.run.seed}; written to {arguments.out}")
-    return 0
+    return code
 
 
 def _print_values(post: Posterior) -> None:
