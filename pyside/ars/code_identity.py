@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["describe_proposal", "described_value"]
 
 _PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, bytearray, type(Ellipsis), range, slice)
+_NOT_CODE: Final = ("__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__")
 _PYTHON: Final = os.path.dirname(os.path.realpath(os.__file__))
 _OURS: Final = os.path.dirname(os.path.realpath(__file__))
 
@@ -144,8 +145,7 @@ class _Teller:
         inside = {
             key: each
             for key, each in vars(kind).items()
-            if key not in ("__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__")
-            and not isinstance(each, types.GetSetDescriptorType | types.MemberDescriptorType)
+            if key not in _NOT_CODE and not isinstance(each, types.GetSetDescriptorType | types.MemberDescriptorType)
         }
         return f"class({kind.__qualname__};{self._all(kind.__bases__)};{self.tell(inside)})"
 

@@ -284,8 +284,11 @@ def test_sites_of_another_family_keep_their_names(one_run: Path, tmp_path: Path)
 SCRIPT = """
 import os, resource, shutil, signal, sys
 import ars
+import ars.kept
 from ars.network.files import StorageError
 path, folder, what, traces = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+if traces < 1000:
+    ars.kept._EVERY = 1e9  # all in one chunk, at the end, however slow this machine is
 sim = ars.Simulator([path], workers=1)
 options = dict(budget=ars.Budget(M=1, N=2), seed=7)
 
@@ -372,8 +375,9 @@ def test_the_command_writes_a_finished_result(
         assert len(found["trace"]) == 200
 
 
-def test_a_tiny_disk(one_run: Path, tmp_path: Path) -> None:
+def test_a_tiny_disk(one_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that is really full, where this may be mounted."""
+    monkeypatch.setattr("ars.kept._EVERY", 1e9)  # one chunk, however slow this machine is
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
@@ -385,9 +389,7 @@ def test_a_tiny_disk(one_run: Path, tmp_path: Path) -> None:
                 run(sim, 2000, disk / "run")
             partial = caught.value.partial
             assert partial is not None
-            assert len(partial) > 100
-            assert partial.trace_numbers.tolist() == list(range(len(partial)))  # of one worker
-            assert Bits.of(partial) == Bits.of(run(sim, len(partial)))
+            assert Bits.of(partial) == Bits.of(run(sim, 2000))
             run(sim, 20, disk / "small")
             with contextlib.suppress(OSError), (disk / "filler").open("ab", buffering=0) as filler:
                 while True:

@@ -86,7 +86,7 @@ def edit_json(place: Place) -> None:
     try:
         about = json.loads(path.read_bytes())
         about["identity"]["observe"]["y"]["sha256"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return  # an earlier edit has been here
     change = place.random.choice(["seed", "drop", "data", "version", "digest", "deep", "other", "layout", "gone"])
     if change == "seed":
