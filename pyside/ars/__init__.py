@@ -36,6 +36,7 @@ from ars.errors import (
     ProtocolError,
     RunInterrupted,
     SimulatorError,
+    StorageError,
     SupportWarning,
     TraceFailure,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "ScaledBeta",
     "Simulator",
     "SimulatorError",
+    "StorageError",
     "SupportWarning",
     "TraceFailure",
     "Traces",

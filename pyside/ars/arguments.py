@@ -19,6 +19,7 @@ __all__ = [
     "choice",
     "command_words",
     "environment_variables",
+    "first_of",
     "integer",
     "observed_arrays",
     "seconds",
@@ -36,6 +37,17 @@ def integer(name: str, value: object, low: int, high: int) -> int:
     if not low <= number <= high:
         raise ValueError(f"{name} must be from {low} to {high}, not {number}")
     return number
+
+
+def first_of(name: str, value: object, count: int) -> int:
+    """The number of the first of ``count`` traces; numbers go up to 2**64 - 2."""
+    first = integer(name, value, 0, 2**64 - 2)
+    if first + count > 2**64 - 1:
+        raise ValueError(
+            f"{name} is {first}, and {count} traces from there on would need numbers above 2**64 - 2: give a smaller "
+            f"{name}, or ask for at most {2**64 - 1 - first} traces"
+        )
+    return first
 
 
 def seconds(name: str, value: object, *, zero: bool) -> float:

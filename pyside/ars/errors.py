@@ -24,6 +24,7 @@ __all__ = [
     "ProtocolError",
     "RunInterrupted",
     "SimulatorError",
+    "StorageError",
     "SupportWarning",
     "TraceFailure",
 ]
@@ -79,6 +80,13 @@ class ProposalError(ArsError):
 
 class NetworkError(ArsError):
     """A network was made for another simulator, or for another version of it."""
+
+
+class StorageError(ArsError):
+    """A file could not be written, or holds something else than it should.
+
+    ``partial`` holds every finished trace if it was a run that could not keep them.
+    """
 
 
 class RunInterrupted(KeyboardInterrupt):

@@ -1,9 +1,9 @@
 """A run whose finished traces are kept on disk as they come, so that it can be resumed.
 
-A folder holds run.json, which says what run it is, and chunks of finished traces in the format of recorded ones. A
-chunk is there whole or not at all. Which traces are in which chunk depends on timing; which draws they have does not,
-so a run that was interrupted and resumed gives what one without interruption would have given. controllers.jsonl tells
-which controllers came to no end of their own.
+A folder holds run.json, the identity of the run (identity.py), and chunks of finished traces in the format of recorded
+ones, each with the digest of that identity. A chunk is there whole or not at all. The chunk in which a trace is depends
+on timing; its draws do not, so a run that was interrupted and resumed gives the result of one without interruption.
+controllers.jsonl lists the controllers that have worked on the run.
 """
 
 from __future__ import annotations
@@ -12,60 +12,91 @@ import contextlib
 import json
 import logging
 import os
+import re
 import secrets
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ars.columns import Columns, Site, concatenate, empty, select
-from ars.network.files import StorageError, write_whole
-from ars.network.shards import ShardError, decode_shard, encode_shard, only_writer
+from ars.columns import Array, Columns, Integers, Site, concatenate, empty, offsets, select, take, trace_of
+from ars.identity import differences, digest
+from ars.network.files import StorageError, parse_json, write_whole
+from ars.network.shards import ShardError, decode_shard, encode_shard, only_writer, shard_header
+from ars.site_numbers import SiteNumbers, renumber
 
-__all__ = ["KeptRun", "fingerprint", "kept_seed"]
+__all__ = ["KeptRun", "kept_seed"]
 
 _log = logging.getLogger("ars.session")
 
 _ABOUT: Final = "run.json"
 _CONTROLLERS: Final = "controllers.jsonl"  # who has worked on the run: a line when it begins, one when it ends
+_CHUNK: Final = re.compile(r"chunk-(\d{6,12})\.ars")
 _FORMAT: Final = "ars-run"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_RUN: Final = "run"  # in the header of a chunk: the digest of the run's identity
 _EVERY: Final = 2.0  # seconds: what a crash of this process can cost
 _ENOUGH: Final = 64 << 20  # bytes
 
 
-def fingerprint(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-    """The same for the same names and numbers, in whatever order."""
-    crc = 0
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        crc = zlib.crc32(f"{name}{array.dtype.str}{array.shape}".encode(), crc)
-        crc = zlib.crc32(array.tobytes(), crc)
-    return f"{crc:08x}"
+def _chunk_name(number: int) -> str:
+    return f"chunk-{number:06d}.ars"
 
 
-def _read_about(folder: Path) -> dict[str, Any] | None:
+class _About(NamedTuple):
+    """What run.json says."""
+
+    identity: dict[str, Any]
+    digest: str
+
+
+def _read_about(folder: Path) -> _About | None:
+    """The run that the folder holds, or None if there is no run.json."""
     path = folder / _ABOUT
     try:
-        about = json.loads(path.read_bytes())
+        raw = path.read_bytes()
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{path} cannot be read: {error}") from error
-    if not isinstance(about, dict) or about.get("format") != _FORMAT or about.get("version") != _VERSION:
-        raise StorageError(f"{path} does not describe a run of this version; use another folder")
-    return about
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from error
+    what_to_do = "Restore it from a copy, or use another folder"
+    try:
+        about = parse_json(raw)
+    except ValueError as error:
+        raise StorageError(f"{path} is damaged: {error}. {what_to_do}") from error
+    if not isinstance(about, dict) or about.get("format") != _FORMAT:
+        raise StorageError(f"{path} does not describe a run. {what_to_do}")
+    if about.get("version") == 1:
+        raise StorageError(
+            f"{path} was written by an earlier version of ars, whose chunks do not say which run they belong to, so "
+            "they cannot be checked. Use another folder"
+        )
+    if about.get("version") != _VERSION:
+        raise StorageError(f"{path} has version {about.get('version')!r}, this program reads {_VERSION}: update ars")
+    identity = about.get("identity")
+    if not isinstance(identity, dict):
+        raise StorageError(f"{path} is damaged: it has no identity of a run. {what_to_do}")
+    seed = identity.get("seed")
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 1 << 64:
+        raise StorageError(f"{path} is damaged: it has no seed. {what_to_do}")
+    if about.get("digest") != digest(identity):
+        raise StorageError(f"{path} is damaged: its digest is not that of its identity. {what_to_do}")
+    return _About(identity, about["digest"])
 
 
 def kept_seed(directory: str | os.PathLike[str]) -> int | None:
-    """The seed of the run that the folder holds; None if it holds none."""
+    """The seed of the run that the folder holds; None if it holds none.
+
+    Raises
+    ------
+    StorageError
+        run.json is damaged, or of another version.
+    """
     about = _read_about(Path(directory))
-    return None if about is None else int(about["seed"])
+    return None if about is None else int(about.identity["seed"])
 
 
 class _Controllers:
@@ -78,14 +109,18 @@ class _Controllers:
         text = path.read_bytes() if path.exists() else b""
         for line in text.splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):  # cut off by a power cut
-                entry = json.loads(line)
+                entry = parse_json(line)
                 if entry.get("ended"):
                     began.pop(entry["id"], None)
                 else:
                     began[entry["id"]] = f"process {entry['process']} on {entry['machine']}, begun {entry['began']}"
         self.lost = tuple(began.values())
         now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        self._add({"process": os.getpid(), "machine": os.uname().nodename, "began": now}, fresh=text[-1:] != b"\n")
+        mine = {"process": os.getpid(), "machine": os.uname().nodename, "began": now}
+        try:
+            self._add(mine, fresh=text[-1:] != b"\n")
+        except OSError as error:  # a full disk: what the folder holds can be read all the same
+            _log.warning("%s could not be written: %s", path, error.strerror)
 
     def _add(self, entry: dict[str, Any], *, fresh: bool = False) -> None:
         line = json.dumps({"id": self._me, **entry}) + "\n"
@@ -99,14 +134,14 @@ class _Controllers:
 
 
 class KeptRun:
-    """The folder of one run. ``about`` is what makes the run what it is; another one's folder is refused.
+    """The folder of one run. ``identity`` is what makes the run what it is; another one's folder is refused.
 
     ``lost`` are the controllers that worked on it before and were lost, in words."""
 
     def __init__(
         self,
         directory: str | os.PathLike[str],
-        about: Mapping[str, Any],
+        identity: Mapping[str, Any],
         *,
         failed_too: bool,
         clock: Callable[[], float] = time.monotonic,
@@ -119,6 +154,7 @@ class KeptRun:
         self._size = 0
         self._next = 0
         self._written = clock()
+        self._digest = ""
         self._lock = contextlib.ExitStack()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +164,7 @@ class KeptRun:
         except ShardError as error:
             raise StorageError(f"{self._folder}: another process is running this run") from error
         try:
-            self._check(dict(about))
+            self._check(json.loads(json.dumps(identity)))
             self._controllers = _Controllers(self._folder / _CONTROLLERS)
         except OSError as error:
             self._lock.close()
@@ -138,47 +174,115 @@ class KeptRun:
             raise
         self.lost = self._controllers.lost
 
-    def _check(self, about: dict[str, Any]) -> None:
-        for left in self._folder.glob(".*.tmp"):  # of a run that was killed
-            left.unlink(missing_ok=True)
+    def _check(self, identity: dict[str, Any]) -> None:
+        """Refuses the folder of another run; in a new one, writes which run it is."""
+        for name in ("chunk-", _ABOUT):
+            for left in self._folder.glob(f".{name}*.tmp"):  # of a run that was killed
+                with contextlib.suppress(OSError):
+                    left.unlink()
+        chunks = self._chunks(warn=True)
         there = _read_about(self._folder)
-        mine = json.loads(json.dumps({"format": _FORMAT, "version": _VERSION} | about))
+        self._digest = digest(identity)
         if there is None:
-            write_whole(self._folder / _ABOUT, [json.dumps(mine, indent=1).encode()])
-            return
-        odd = [f"{key} was {there.get(key)!r}, is {mine[key]!r}" for key in mine if there.get(key) != mine[key]]
-        if odd:
-            raise StorageError(f"{self._folder} holds another run: {'; '.join(odd)}. Give the same, or another folder")
+            if chunks:
+                raise StorageError(
+                    f"{self._folder} holds finished traces ({chunks[0].name}), but no {_ABOUT}, so their run is not "
+                    f"known. Restore {_ABOUT} from a copy, or use another folder"
+                )
+            about = {"format": _FORMAT, "version": _VERSION, "digest": self._digest, "identity": identity}
+            write_whole(self._folder / _ABOUT, [json.dumps(about, indent=1).encode()])
+        elif there.digest != self._digest:
+            odd = differences(there.identity, identity)
+            raise StorageError(
+                f"{self._folder} holds another run: {'; '.join(odd)}. Give the same as then, or another folder"
+            )
+
+    def _chunks(self, *, warn: bool = False) -> list[Path]:
+        """The chunks, in the order in which they were written. Files with other names are left alone."""
+        found: dict[int, Path] = {}
+        for path in sorted(self._folder.glob("chunk-*.ars")):
+            name = _CHUNK.fullmatch(path.name)
+            if name is not None and path.name == _chunk_name(int(name[1])):
+                found[int(name[1])] = path
+            elif warn:
+                _log.warning("%s is ignored: a run's chunks are called chunk-000000.ars and so on", path)
+        self._next = max(found, default=-1) + 1
+        return [found[number] for number in sorted(found)]
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 
     def load(self, first: int, count: int) -> tuple[Columns, tuple[Site, ...]]:
-        """The traces of this range that were kept, each once, and the sites. A damaged chunk's are run again."""
+        """The traces that were kept, and the sites.
+
+        Parameters
+        ----------
+        first, count : int
+            The range of trace numbers that is wanted. A trace that several chunks hold comes once.
+
+        Raises
+        ------
+        StorageError
+            A chunk belongs to another run, or two chunks contradict each other. The traces of a damaged chunk are
+            left out, with a warning: they are run again.
+        """
         found: list[Columns] = []
-        sites: tuple[Site, ...] = ()
-        for path in sorted(self._folder.glob("chunk-*.ars")):
-            self._next = max(self._next, int(path.stem.split("-")[1]) + 1)
-            try:
-                columns, known = decode_shard(memoryview(path.read_bytes()), verify=True)
-            except Exception as error:
-                _log.warning("%s is damaged (%s); its traces are run again", path, error)
-                continue
-            shorter, longer = sorted((sites, known), key=len)
-            if longer[: len(shorter)] != shorter:
-                raise StorageError(f"{path} is of another run than the chunks before it; use another folder")
-            found.append(columns)
-            sites = longer
-        all_of_them = concatenate(found) if found else empty()
-        numbers = all_of_them.traces["trace"].astype(np.int64)
-        wanted = (numbers >= first) & (numbers < first + count)
-        once = np.zeros(len(numbers), dtype=np.bool_)
-        once[np.unique(numbers, return_index=True)[1]] = True
-        return select(all_of_them, wanted & once), sites
+        numbers = SiteNumbers()
+        for path in self._chunks():
+            if (chunk := self._read(path)) is not None:
+                columns, sites = chunk
+                found.append(renumber(columns, numbers.adopt(sites)))
+        kept = self._each_once(concatenate(found) if found else empty())
+        offset = kept.traces["trace"] - np.uint64(first)  # wraps around below first, and is then too large
+        return select(kept, offset < np.uint64(count)), numbers.sites
+
+    def _read(self, path: Path) -> tuple[Columns, tuple[Site, ...]] | None:
+        """A chunk; None if it is damaged."""
+        try:
+            whole = memoryview(path.read_bytes())
+            header = shard_header(whole)
+        except Exception as error:
+            _log.warning("%s is damaged (%s); its traces are run again", path, error)
+            return None
+        if header.get(_RUN) != self._digest:
+            raise StorageError(
+                f"{path} belongs to another run than {self._folder / _ABOUT} describes: it was copied here. Remove it "
+                "to go on with this run"
+            )
+        try:
+            return decode_shard(whole, verify=True)
+        except Exception as error:
+            _log.warning("%s is damaged (%s); its traces are run again", path, error)
+            return None
+
+    def _each_once(self, columns: Columns) -> Columns:
+        """Without repetitions, which must be equal in every bit."""
+        numbers = columns.traces["trace"]
+        _, first, group = np.unique(numbers, return_index=True, return_inverse=True)
+        if len(first) == len(numbers):
+            return columns
+        again = np.ones(len(numbers), dtype=np.bool_)
+        again[first] = False
+        repeated = np.flatnonzero(again)
+        odd = _first_difference(take(columns, first[group.reshape(-1)[repeated]]), take(columns, repeated))
+        if odd is not None:
+            raise StorageError(
+                f"{self._folder}: two chunks hold trace {odd} with different content. Remove the chunk that does not "
+                "belong here, or use another folder"
+            )
+        whole = take(columns, np.flatnonzero(~again))
+        _, failed = np.unique(columns.failures["trace"], return_index=True)
+        return whole._replace(failures=columns.failures[np.sort(failed)])
 
     # ---- writing -----------------------------------------------------------------------------------------------------
 
     def keep(self, columns: Columns, sites: Sequence[Site]) -> None:
-        """Takes finished traces; they are on the disk a few seconds later."""
+        """Takes finished traces; they are on the disk a few seconds later.
+
+        Raises
+        ------
+        StorageError
+            They could not be written. They are tried again with the next ones.
+        """
         if not self._failed_too:
             columns = select(columns, columns.traces["failure"] == 0)
         if not len(columns.traces):
@@ -190,22 +294,62 @@ class KeptRun:
             self.flush()
 
     def flush(self) -> None:
-        """Everything taken so far is on the disk when this returns."""
+        """Everything taken so far is on the disk when this returns.
+
+        Raises
+        ------
+        StorageError
+            It is not: the disk is full, or the folder is gone.
+        """
         if not self._parts:
             return
-        parts = encode_shard(concatenate(self._parts), self._sites, {})
-        write_whole(self._folder / f"chunk-{self._next:06d}.ars", parts)
+        self._written = self._clock()
+        self._parts = [concatenate(self._parts)]
+        parts = encode_shard(self._parts[0], self._sites, {_RUN: self._digest})
+        try:
+            write_whole(self._folder / _chunk_name(self._next), parts)
+        except StorageError as error:
+            gone = "" if self._folder.is_dir() else f"{self._folder} is gone. "
+            raise StorageError(
+                f"{gone}Finished traces could not be kept: {error}. .partial holds every trace that had finished"
+            ) from error
         self._next += 1
         self._parts = []
         self._size = 0
-        self._written = self._clock()
 
     def __enter__(self) -> KeptRun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Writes what is left. If that fails, an exception that is on its way is not replaced."""
         try:
             self.flush()
+        except StorageError as failed:
+            if error is None:
+                raise
+            if not isinstance(error, StorageError):
+                error.add_note(str(failed))
+                _log.warning("%s", failed)
         finally:
             with self._lock, contextlib.suppress(OSError):
                 self._controllers.end()
+
+
+def _first_difference(one: Columns, other: Columns) -> int | None:
+    """The number of the first trace that has other bits in the second; the traces have the same numbers."""
+    odd = _unequal(one.traces, other.traces)
+    if not len(odd):  # so both have as many items in every column
+        for name, starts in offsets(one)._asdict().items():
+            items = _unequal(getattr(one, name), getattr(other, name))
+            if len(items):
+                odd = trace_of(starts, items[:1])
+                break
+    return int(one.traces["trace"][odd[0]]) if len(odd) else None
+
+
+def _unequal(one: Array, other: Array) -> Integers:
+    """The rows that differ in any bit."""
+    if not len(one):
+        return np.empty(0, np.int64)
+    raw = [np.ascontiguousarray(each).view(np.uint8).reshape(len(one), -1) for each in (one, other)]
+    return np.flatnonzero((raw[0] != raw[1]).any(axis=1))

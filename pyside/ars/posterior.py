@@ -37,7 +37,7 @@ class RunInfo(NamedTuple):
     in_loops: str  # who proposes inside loops: "proposal" or "prior"
     on_failure: str  # "raise", "zero" or "skip"
     simulator: tuple[str, ...]  # the executable and its arguments
-    proposals: str = ""  # JSON: proposals by hand, or the network's checksum; two functions are not told apart
+    proposals: str = ""  # JSON: the identity of whatever proposes (ars.identity.proposed_by)
 
 
 class AcceptanceOptions(TypedDict, total=False):
@@ -113,9 +113,9 @@ class Traces:
         return iter(dict.fromkeys([*self.results, *self.latents]))
 
     @property
-    def trace_numbers(self) -> Integers:
-        """The number of each trace in its run, which with the seed fixes its draws."""
-        return self.columns.traces["trace"].astype(np.int64)
+    def trace_numbers(self) -> npt.NDArray[np.uint64]:
+        """The number of each trace in its run, which with the seed fixes its draws. Unsigned, 64 bits."""
+        return self.columns.traces["trace"].astype(np.uint64)
 
     @property
     def latents(self) -> Mapping[str, Floats]:

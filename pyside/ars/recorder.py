@@ -11,11 +11,12 @@ from typing import Final, Protocol
 import numpy as np
 
 from ars._native import FailureKind, failure_name
-from ars.columns import Array, Columns, Site, merge
-from ars.errors import ArsError, ObservationError, TraceFailure
+from ars.columns import Array, Columns, Integers, Site, merge
+from ars.errors import ArsError, ObservationError, StorageError, TraceFailure
 from ars.failures import EXAMPLES_PER_KIND, Failure, describe, failures_of
 from ars.progress import Progress
 from ars.run_summary import RunSummary
+from ars.site_numbers import SiteNumbers, renumber
 
 __all__ = ["Keeper", "Recorder"]
 
@@ -40,12 +41,15 @@ class Keeper(Protocol):
 
     def keep(self, columns: Columns, sites: Sequence[Site]) -> None: ...
 
+    def flush(self) -> None: ...
+
 
 class Recorder:
     """Takes in finished traces, and says when a failure means to stop.
 
     The traces of the run are ``first`` to ``first + total - 1``. They may come from several families of processes, one
-    after another, all with the same ids of sites.
+    after another. A family that is started for this run gets ``sites``, and keeps their ids. If traces are kept, those
+    of a family that was there before are brought to the same ids.
     """
 
     def __init__(
@@ -75,9 +79,21 @@ class Recorder:
         self.done = 0
         self.restarts = 0
         self.n_failed = 0
-        self.sites: tuple[Site, ...] = ()
+        self._numbers = SiteNumbers()
+        self._met = -1  # sites of the family at work
+        self._ours: Integers | None = None
+        self._unkept: StorageError | None = None
         self.stderr: dict[int, str] = {}
         self.incidents: list[Failure] = []
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """All that the run has met."""
+        return self._numbers.sites
+
+    @sites.setter
+    def sites(self, sites: Sequence[Site]) -> None:
+        self._numbers.adopt(sites)
 
     def start(self, columns: Columns, sites: Sequence[Site]) -> None:
         """Traces that were kept by an earlier run."""
@@ -88,10 +104,22 @@ class Recorder:
 
     def take(self, columns: Columns, sites: Callable[[], tuple[Site, ...]], said: Callable[[], str]) -> bool:
         """True if the run is to stop. ``said``: the simulator's last lines on stderr."""
-        self._add(columns, said)
-        if self._keeper is not None:
-            self._keeper.keep(columns, sites())
-        return self._stop
+        if self._keeper is None:
+            self._add(columns, said)
+        else:
+            columns = renumber(columns, self._to_ours(sites()))
+            self._add(columns, said)
+            try:
+                self._keeper.keep(columns, self.sites)
+            except StorageError as error:  # the run stops in good order, and what is under way still comes in
+                self._unkept = self._unkept or error
+        return self.stopped
+
+    def _to_ours(self, sites: Sequence[Site]) -> Integers | None:
+        """Our numbers for the sites of the family at work; found out when it has met new ones."""
+        if len(sites) != self._met:
+            self._met, self._ours = len(sites), self._numbers.adopt(sites)
+        return self._ours
 
     def _add(self, columns: Columns, said: Callable[[], str]) -> None:
         self._keep(columns)
@@ -119,12 +147,23 @@ class Recorder:
 
     @property
     def stopped(self) -> bool:
-        """Whether a failure has ended the run."""
-        return self._stop
+        """Whether a failure has ended the run, or a disk that takes no more traces."""
+        return self._stop or self._unkept is not None
+
+    def unkept(self) -> StorageError | None:
+        """The error that finished traces could not be kept, at the end of a run; None if all are on the disk."""
+        if self._keeper is None:
+            return None
+        try:
+            self._keeper.flush()
+        except StorageError as error:
+            return self._unkept or error
+        return self._unkept if self._unkept is not None and self.missing() else None
 
     def lost(self, error: ArsError) -> None:
         """The simulator was lost; the run goes on when it is there again."""
         self.restarts += 1
+        self._met = -1
         self.incidents.append(Failure(-1, "lost_host", 0, str(error), seed=self._seed))
         _log.warning("%s. The run goes on; %d of %d traces had finished", error, self.done, self._total)
 
@@ -150,10 +189,11 @@ class Recorder:
         """The traces that have not come: pairs of first and count."""
         if self.done == 0:
             return [(self._first, self._total)]
-        numbers = np.sort(np.concatenate([part.traces["trace"] for part in self._parts]).astype(np.int64))
-        edges = np.concatenate([[self._first - 1], numbers, [self._first + self._total]])
+        numbers = np.concatenate([part.traces["trace"] for part in self._parts])
+        came = np.sort((numbers - np.uint64(self._first)).astype(np.int64))  # counted from the first
+        edges = np.concatenate([[-1], came, [self._total]])
         gaps = np.flatnonzero(np.diff(edges) > 1)
-        return [(int(edges[i]) + 1, int(edges[i + 1] - edges[i]) - 1) for i in gaps]
+        return [(self._first + int(edges[i]) + 1, int(edges[i + 1] - edges[i]) - 1) for i in gaps]
 
     def columns(self) -> Columns:
         """What has come, in the order of the numbers."""

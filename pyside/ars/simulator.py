@@ -16,15 +16,15 @@ import numpy.typing as npt
 
 from ars import _native as native
 from ars._native import RunFlag
-from ars.arguments import choice, integer, observed_arrays, seed_or_random
+from ars.arguments import choice, first_of, integer, observed_arrays, seed_or_random
 from ars.budget import Budget
 from ars.columns import Columns, Site
-from ars.distributions import Distribution
 from ars.errors import ArsError, BiasWarning, NetworkError, RunInterrupted
 from ars.failures import describe
-from ars.kept import KeptRun, fingerprint, kept_seed
+from ars.identified import Identified
+from ars.identity import proposed_by, run_identity
+from ars.kept import KeptRun, kept_seed
 from ars.posterior import Posterior, RunInfo, Traces
-from ars.processes import Processes
 from ars.progress import NoProgress, Progress, make_progress
 from ars.proposers import HandProposer, PriorProposer, Proposal
 from ars.recorder import Recorder
@@ -67,14 +67,7 @@ def _one_torch_thread() -> contextlib.AbstractContextManager[None]:
     return one_torch_thread()
 
 
-def _described(proposals: Mapping[str, Proposal] | None, network: Network | None) -> Any:
-    """What proposes, as far as it can be told: two functions of one name are alike. For JSON."""
-    if network is not None:
-        return {"network": fingerprint({name: t.cpu().numpy() for name, t in network.network.state_dict().items()})}
-    return {name: repr(p) if isinstance(p, Distribution) else "a function" for name, p in (proposals or {}).items()}
-
-
-class Simulator(Processes):
+class Simulator(Identified):
     """An executable that is linked against libars, and its arguments.
 
     It is started at the first run, stays for the next ones, and ends with ``close``, with the ``with`` block, or at the
@@ -145,8 +138,10 @@ class Simulator(Processes):
         None makes no estimate, so "ars" weights are not available. in_loops="prior": inside loops the prior proposes
         and no correction is needed. on_failure: "raise" stops at the first failed trace, "zero" gives it weight 0,
         "skip" drops it. first_trace: the number of the first trace; its draws depend on that and the seed alone.
-        resume: a folder in which finished traces are kept while the run goes on. If it holds some of the same run
-        already, only the others are run, and the result is that of a run without interruption. ask_ahead: what
+        first_trace + traces is at most 2**64 - 1. resume: a folder in which finished traces are kept while the run goes
+        on. If it holds some of the same run already, only the others are run, and the result is that of a run without
+        interruption. The folder of another run (docs/reliability.md lists what identifies one) is a StorageError, and
+        so is a disk that takes no more traces; the latter has all finished ones as ``partial``. ask_ahead: what
         continuations will ask is guessed and asked for all of them together, which is faster and changes no number.
         With a network it is the default. Proposals written by hand must then have an answer for values that the
         simulator would not have asked them about.
@@ -178,7 +173,6 @@ class Simulator(Processes):
         if seed is None and resume is not None:
             seed = kept_seed(resume)
         config = self._config(seed_or_random(seed), count, flags, estimate, flat, first_trace)
-        proposed_by = _described(proposals, network)
         info = RunInfo(
             config.seed,
             estimate.M if estimate else None,
@@ -186,7 +180,7 @@ class Simulator(Processes):
             in_loops,
             on_failure,
             self.command,
-            json.dumps(proposed_by, sort_keys=True),
+            json.dumps(proposed_by(proposals, network), sort_keys=True),
         )
 
         def result(recorder: Recorder, stats: Mapping[str, float]) -> Posterior:
@@ -205,24 +199,20 @@ class Simulator(Processes):
                 stack.enter_context(_one_torch_thread())
             kept = None
             if resume is not None:
-                about = {
-                    "command": self._command_of_run(),
-                    "seed": config.seed,
-                    "first_trace": config.first_trace,
-                    "M": info.runs_p,
-                    "N": info.tries_q,
-                    "in_loops": in_loops,
-                    "observe": fingerprint(data),
-                    "proposals": proposed_by,
-                }
-                kept = stack.enter_context(KeptRun(resume, about, failed_too=on_failure != "raise"))
+                simulator = self._simulator_identity(lease)
+                identity = run_identity(
+                    config,
+                    simulator=simulator,
+                    env=self.env,
+                    cwd=self.cwd,
+                    limits=self.limits,
+                    observed=data,
+                    proposals=proposals,
+                    network=network,
+                )
+                kept = stack.enter_context(KeptRun(resume, identity, failed_too=on_failure != "raise"))
+                stack.enter_context(self._only_as(simulator))
             return self._run(config, proposer, on_failure, make_progress(progress), result, kept, lease)
-
-    def _command_of_run(self) -> list[str]:
-        """What a run is known by, wherever the simulator lies or comes from."""
-        if self._listen is not None and self.command == (self._listen.endpoint,):
-            return ["(elsewhere)"]
-        return [os.path.basename(self.command[0]), *self.command[1:]]
 
     def _network_proposer(
         self, network: Network, data: Mapping[str, npt.NDArray[np.float64]], in_loops: str
@@ -388,7 +378,7 @@ class Simulator(Processes):
         return RunConfig(
             seed=seed,
             n_traces=n_traces,
-            first_trace=integer("first_trace", first_trace, 0, 2**63),
+            first_trace=first_of("first_trace", first_trace, n_traces),
             flags=flags,
             tries_q=budget.N if budget else 0,
             runs_p=budget.M if budget else 0,
@@ -428,6 +418,9 @@ class Simulator(Processes):
         if failure := recorder.error():
             failure.partial = found
             raise failure
+        if unkept := recorder.unkept():
+            unkept.partial = found
+            raise unkept
         if isinstance(proposer, HandProposer):
             proposer.warn_of_unused(recorder.sites)
         elif not isinstance(proposer, PriorProposer):

@@ -160,7 +160,7 @@ def test_a_killed_controller_leaves_nothing_and_can_be_resumed(csim: Callable[[s
         assert again.log_weights("ars").tobytes() == whole.log_weights("ars")[:1000].tobytes()
         with pytest.raises(ars.ArsError, match="holds another run: seed was 5, is 6"):
             sim.posterior(OBSERVE, 1000, budget=BUDGET, seed=6, resume=folder)
-        with pytest.raises(ars.ArsError, match="holds another run: N was 4, is 5; observe was"):
+        with pytest.raises(ars.ArsError, match="holds another run: N was 4, is 5; observe: y2"):
             sim.posterior({"y1": 0.0, "y2": 1.0}, 1000, budget=ars.Budget(M=2, N=5), seed=5, resume=folder)
     # what it left behind is removed by a later controller, when it is old enough to be nobody's
     if directory.exists():

@@ -132,7 +132,10 @@ def test_infer_gives_what_it_gives_here(
 
 
 def test_a_simulator_that_is_lost_is_waited_for_again(
-    waiting: Callable[..., Waiting], csim: Callable[[str], str], tmp_path: Path
+    waiting: Callable[..., Waiting],
+    csim: Callable[[str], str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     there = tmp_path / "there.npz"
     more = [*INFER, "--traces", "6000"]
@@ -157,9 +160,16 @@ def test_a_simulator_that_is_lost_is_waited_for_again(
     assert code == 0, ars.err
     assert main(["infer", csim("truncated_normal"), *more, "--out", str(tmp_path / "here.npz")]) == 0
     assert_same_files(there, tmp_path / "here.npz")
+    # An executable elsewhere cannot be compared with one here.
+    assert main(["infer", csim("truncated_normal"), *more, "--resume", str(tmp_path / "run")]) == 1
+    said = capsys.readouterr().err
+    assert "the executable was on another machine (listen), and cannot be compared with this one" in said
     # The folder knows the run by the simulator's name, not by the port or the machine.
-    again = [csim("truncated_normal"), *more, "--resume", str(tmp_path / "run"), "--out", str(tmp_path / "again.npz")]
-    assert main(["infer", *again]) == 0
+    again = ["--out", str(tmp_path / "again.npz"), "--resume", str(tmp_path / "run"), "--", "./truncated_normal"]
+    ars = waiting("infer", "truncated_normal", *more, *again)
+    ars.start_as_told()
+    code, _ = ars.end()
+    assert code == 0, ars.err
     assert_same_files(there, tmp_path / "again.npz")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import ars
+from ars.identity import proposed_by
 
 FAKE = Path(__file__).with_name("fake_simulator.py")
 PROPOSALS = {"x": ars.Normal(5.0, 1.0), "loop/u": lambda t: ars.Uniform(0.1 * t["x"], 1e6)}
@@ -43,8 +45,8 @@ def test_proposals_reach_the_simulator_and_traces_come_back_in_order(fake: Calla
     np.testing.assert_array_equal(post.trace_numbers, np.arange(100))
     np.testing.assert_array_equal(post["x"], 5.0 + np.arange(100))
     np.testing.assert_array_equal(post["u"], 0.1 * (5.0 + np.arange(100)))
-    proposed_by = '{"loop/u": "a function", "x": "Normal(mean=5.0, std=1.0)"}'
-    assert post.run == ars.RunInfo(1, 1, 10, "proposal", "raise", sim.command, proposed_by)
+    assert post.run._replace(proposals="") == ars.RunInfo(1, 1, 10, "proposal", "raise", sim.command)
+    assert json.loads(post.run.proposals) == proposed_by(PROPOSALS, None)
     assert post.stats["requests"] == 200
     assert post.stats["requests_per_message"] > 10
 

@@ -28,7 +28,7 @@ from ars.cli.options import (
 from ars.saved import SUFFIXES, check_netcdf
 
 if TYPE_CHECKING:
-    from ars.errors import RunInterrupted
+    from ars.errors import RunInterrupted, StorageError
     from ars.network.facade import Network
     from ars.posterior import Posterior
 
@@ -222,6 +222,17 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
     return 130
 
 
+def _unkept(arguments: argparse.Namespace, error: StorageError) -> Posterior:
+    """The result of a run that is complete, although its folder could not be written. Otherwise the error goes on."""
+    from ars.posterior import Posterior
+
+    post = error.partial
+    if not isinstance(post, Posterior) or post.stats.get("traces", 0) < arguments.traces:
+        raise error
+    print(f"ars infer: {error}. All traces had finished: this is the result", file=sys.stderr)
+    return post
+
+
 def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> Posterior:
     from ars import Budget
 
@@ -245,14 +256,17 @@ def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> Posterior
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ars.errors import RunInterrupted
+    from ars.errors import RunInterrupted, StorageError
 
     check_simulator(arguments)
     data = read_data(arguments)
+    kept = True
     try:
         post = _posterior(arguments, data)
     except RunInterrupted as interrupt:
         return _interrupted(arguments, interrupt)
+    except StorageError as error:
+        post, kept = _unkept(arguments, error), False
     failed: Exception | None = None
     if arguments.out is not None:
         try:
@@ -262,7 +276,7 @@ def run(arguments: argparse.Namespace) -> int:
     code = _show(post, arguments, written=arguments.out is not None and failed is None)
     if failed is not None:
         raise failed
-    return code
+    return code if kept else code or 1
 
 
 def _show(post: Posterior, arguments: argparse.Namespace, *, written: bool) -> int:

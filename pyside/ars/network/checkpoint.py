@@ -22,12 +22,13 @@ from torch import Tensor, nn
 
 from ars._native import DistKind
 from ars.network.core import NetworkConfig, ProposalNetwork
-from ars.network.files import StorageError, write_whole
+from ars.network.files import StorageError, parse_json, write_whole
 from ars.network.vocabulary import SiteSpec, Vocabulary
 
 __all__ = [
     "CheckpointError",
     "TrainingState",
+    "architecture",
     "load_network",
     "load_training",
     "network_from",
@@ -76,7 +77,12 @@ def _read(path: str | os.PathLike[str], wanted: str) -> tuple[dict[str, Any], di
         raise CheckpointError(f"{path} is a safetensors file, but not one that ars wrote")
     if metadata.get(_SUM) != str(zlib.crc32(text.encode())):
         raise CheckpointError(f"{path} is damaged: the checksum of its header is wrong")
-    header: dict[str, Any] = json.loads(text)
+    try:
+        header = parse_json(text)
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged: its header is not JSON: {error}") from error
+    if not isinstance(header, dict):
+        raise CheckpointError(f"{path} is damaged: its header is not an object")
     if header.get("version") != VERSION:
         raise CheckpointError(f"{path} has format version {header.get('version')!r}, this program reads {VERSION}")
     if header.get("format") != wanted:
@@ -88,8 +94,8 @@ def _read(path: str | os.PathLike[str], wanted: str) -> tuple[dict[str, Any], di
         tensors = parse_tensors(raw)
     except (SafetensorError, ValueError, KeyError) as error:
         raise CheckpointError(f"{path} is damaged or truncated: {error}") from error
-    sums = header.get("crc32", {})
-    if sums.keys() != tensors.keys():
+    sums = header.get("crc32")
+    if not isinstance(sums, dict) or sums.keys() != tensors.keys():
         raise CheckpointError(f"{path} is damaged: tensors are missing")
     for name, tensor in tensors.items():
         if _crc(tensor) != sums[name]:
@@ -103,7 +109,7 @@ def _metadata(path: str | os.PathLike[str], raw: bytes) -> dict[str, Any]:
     if len(raw) < 8 or size > min(len(raw) - 8, _MAX_HEADER):
         raise CheckpointError(f"{path} is not a safetensors file, or it is truncated")
     try:
-        metadata = json.loads(raw[8 : 8 + size]).get("__metadata__", {})
+        metadata = parse_json(raw[8 : 8 + size]).get("__metadata__", {})
     except (ValueError, AttributeError) as error:
         raise CheckpointError(f"{path} is not a safetensors file, or it is damaged: {error}") from error
     if not isinstance(metadata, dict):
@@ -114,7 +120,8 @@ def _metadata(path: str | os.PathLike[str], raw: bytes) -> dict[str, Any]:
 # ---- networks --------------------------------------------------------------------------------------------------------
 
 
-def _architecture(network: ProposalNetwork) -> dict[str, Any]:
+def architecture(network: ProposalNetwork) -> dict[str, Any]:
+    """Everything but the weights that a network computes with; JSON."""
     return {
         "config": network.config.to_dict(),
         "seed": network.seed,
@@ -151,7 +158,7 @@ def network_from(
 
 def save_network(path: str | os.PathLike[str], network: ProposalNetwork, about: Mapping[str, Any]) -> None:
     """``about``: whatever else belongs into the header (simulator, history, training); JSON."""
-    _write(path, {"format": NETWORK} | _architecture(network) | dict(about), network.state_dict())
+    _write(path, {"format": NETWORK} | architecture(network) | dict(about), network.state_dict())
 
 
 def load_network(
@@ -186,7 +193,7 @@ def save_training(path: str | os.PathLike[str], state: TrainingState) -> None:
     tensors |= {f"optimizer.{name}": tensor for name, tensor in state.optimizer.items()}
     tensors |= {f"best.{name}": tensor for name, tensor in state.best.items()}
     tensors["random"] = state.random
-    _write(path, {"format": TRAINING} | _architecture(state.network) | {"about": state.about}, tensors)
+    _write(path, {"format": TRAINING} | architecture(state.network) | {"about": state.about}, tensors)
 
 
 def load_training(path: str | os.PathLike[str], embeddings: Mapping[str, nn.Module] | None = None) -> TrainingState:

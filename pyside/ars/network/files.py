@@ -1,23 +1,35 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and JSON that others may have written."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from ars.errors import ArsError
+from ars.errors import StorageError
 
-__all__ = ["Bytes", "StorageError", "write_whole"]
+__all__ = ["Bytes", "StorageError", "parse_json", "write_whole"]
 
 Bytes = bytes | bytearray | memoryview
 
 
-class StorageError(ArsError):
-    """A file could not be written, or holds something else than it should."""
+def parse_json(text: str | bytes) -> Any:
+    """The value that the text holds.
+
+    Raises
+    ------
+    ValueError
+        The text is not JSON, or is nested so deeply that reading it would exhaust the stack.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
 
 
 def write_whole(path: str | os.PathLike[str], parts: Iterable[Bytes]) -> None:

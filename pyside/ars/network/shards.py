@@ -24,13 +24,13 @@ import numpy as np
 
 from ars._native import DTYPES, DistKind, SiteKind
 from ars.columns import Array, Columns, Integers, Site, offsets, take, trace_of
-from ars.network.files import Bytes, StorageError, write_whole
+from ars.network.files import Bytes, StorageError, parse_json, write_whole
 from ars.progress import Progress, make_progress
 
 if TYPE_CHECKING:
     from ars.simulator import OnFailure, Simulator
 
-__all__ = ["Recording", "ShardError", "decode_shard", "encode_shard", "only_writer", "record"]
+__all__ = ["Recording", "ShardError", "decode_shard", "encode_shard", "only_writer", "record", "shard_header"]
 
 FORMAT: Final = "ars-traces"
 VERSION: Final = 1
@@ -228,7 +228,7 @@ class Recording:
     def _read_index(self) -> dict[str, Any]:
         path = self.directory / _INDEX
         try:
-            index = json.loads(path.read_bytes())
+            index = parse_json(path.read_bytes())
         except FileNotFoundError:
             raise ShardError(f"{self.directory} holds no recorded traces: there is no {_INDEX}") from None
         except OSError as error:
@@ -381,18 +381,26 @@ def _features(columns: Columns, sites: Sequence[Site]) -> dict[tuple[SiteKind, s
     return found
 
 
-def decode_shard(whole: memoryview, *, verify: bool) -> tuple[Columns, tuple[Site, ...]]:
-    """A shard's columns, without a copy. Every number in it is checked before it is used."""
+def shard_header(whole: memoryview) -> dict[str, Any]:
+    """The header of a shard, once its checksum is right. Raises ValueError or struct.error for anything else."""
     magic, header_size, crc = _LEAD.unpack_from(whole)
     if magic != _MAGIC:
         raise ValueError("it does not begin like recorded traces")
     text = bytes(whole[_LEAD.size : _LEAD.size + header_size])
     if len(text) != header_size or zlib.crc32(text) != crc:
         raise ValueError("the checksum of its header is wrong")
-    header = json.loads(text)
+    header = parse_json(text)
+    if not isinstance(header, dict):
+        raise ValueError("its header is not an object")
+    return header
+
+
+def decode_shard(whole: memoryview, *, verify: bool) -> tuple[Columns, tuple[Site, ...]]:
+    """A shard's columns, without a copy. Every number in it is checked before it is used."""
+    header = shard_header(whole)
     if header["version"] != VERSION:
         raise ValueError(f"it has version {header['version']!r}, this program reads {VERSION}")
-    body = whole[-(-(_LEAD.size + header_size) // _ALIGN) * _ALIGN :]
+    body = whole[-(-(_LEAD.size + _LEAD.unpack_from(whole)[1]) // _ALIGN) * _ALIGN :]
     if body.nbytes != header["bytes"]:
         raise ValueError(f"{body.nbytes} bytes of columns, the header says {header['bytes']}")
     there = [name for name in _ITEMS if name not in _NEWER or name in header["columns"]]
