@@ -9,7 +9,7 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import NamedTuple
 
@@ -360,11 +360,13 @@ class Session:
 class Interrupts:
     """Ctrl-C during a run waits until nothing is in our hands, so that no finished trace is lost to it.
 
-    Only in the main thread, and only where Python's own handler is in place. A second Ctrl-C does not wait.
+    Only in the main thread, and only where Python's own handler is in place. A second Ctrl-C does not wait, nor does
+    one while proposals are computed: a function of the user's may never return.
     """
 
     def __init__(self) -> None:
         self._requested = False
+        self._at_once = False
         self._installed = False
 
     def __enter__(self) -> Interrupts:
@@ -375,9 +377,19 @@ class Interrupts:
         return self
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._requested:
+        if self._requested or self._at_once:
             signal.default_int_handler(number, frame)
         self._requested = True
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Nothing is in our hands: Ctrl-C need not wait."""
+        self._at_once = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._at_once = False
 
     def check(self) -> None:
         if self._requested:
@@ -426,7 +438,7 @@ class _Conversation:
                 if now - heard > self._silence:
                     raise self._session._lost(f"not a word for {now - heard:.0f} s")
                 continue
-            self._answer(inbox.steps)
+            self._answer(inbox.steps, interrupts)
             self._free(inbox.columns)
             heard = time.monotonic()
             if inbox.done is not None:
@@ -435,16 +447,17 @@ class _Conversation:
             if wants_stop:
                 return self.cancel()
 
-    def _answer(self, steps: list[StepBatch]) -> None:
+    def _answer(self, steps: list[StepBatch], interrupts: Interrupts) -> None:
         """One batch for everything that waits, one message back."""
         if not steps:
             return
         if len(steps) > 1 and sum(map(len, steps)) > _LARGEST_BATCH:
             for each in steps:
-                self._answer([each])
+                self._answer([each], interrupts)
             return
         batch = wire.concatenate_steps(steps)
-        replies = self._proposer.step(batch, self._session.sites)
+        with interrupts.at_once():
+            replies = self._proposer.step(batch, self._session.sites)
         self._session._send(wire.encode_replies(batch.ticket, replies, self._session._run))
         self.steps_messages += len(steps)
         self.requests += len(batch.ticket)

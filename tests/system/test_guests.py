@@ -18,6 +18,8 @@ from build_helpers import COMPILERS, Builder, Variant
 
 import ars
 
+pytestmark = pytest.mark.usefixtures("estimates_the_prior")
+
 SOURCE = Path(__file__).resolve().parent / "guests" / "guest.c"
 SEED, TRACES = 4, 10
 OBSERVE = {"y": 0.3}

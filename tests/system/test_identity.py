@@ -17,7 +17,10 @@ from build_helpers import COMPILERS, Builder, Variant
 
 import ars
 
-pytestmark = pytest.mark.timeout(600)  # the first test compiles all programs
+pytestmark = [
+    pytest.mark.timeout(600),  # the first test compiles all programs
+    pytest.mark.usefixtures("estimates_the_prior"),
+]
 
 HERE = Path(__file__).resolve().parent / "identity"
 C_SOURCES = ("loops.c", "second.c", "shadow.c")

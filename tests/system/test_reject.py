@@ -15,6 +15,8 @@ import ars
 import exact
 from ars.errors import TraceFailure
 
+pytestmark = pytest.mark.usefixtures("estimates_the_prior")
+
 HERE = Path(__file__).resolve().parent / "reject"
 OBSERVE = {"data": 0.7}
 PROPOSALS: dict[str, Any] = {
