@@ -190,7 +190,7 @@ class Simulator(Processes):
             in_loops,
             on_failure,
             self.command,
-            proposed,
+            proposed=proposed,
         )
 
         def result(recorder: Recorder, stats: Mapping[str, float]) -> Posterior:
