@@ -235,6 +235,13 @@ def _checkpoints(directory: Path, case: Case, runs: int, traces: int) -> Iterato
         yield directory / f"{case.name}-{traces}-{part[0]:05}-{part[-1]:05}.npy", part
 
 
+def _load(path: Path) -> Floats:
+    try:
+        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+    except (OSError, ValueError, EOFError) as error:
+        raise SystemExit(f"{path} is damaged ({error}): remove it, and the runs in it are made again") from None
+
+
 def weights_of(case: Case, simulators: Path, directory: Path, runs: int, traces: int) -> dict[str, Floats]:
     """Method -> weights, a row per run. What an earlier call has kept is not run again."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -251,7 +258,7 @@ def weights_of(case: Case, simulators: Path, directory: Path, runs: int, traces:
                 unfinished.replace(path)  # whole, or not there
                 rate = len(part) * traces / (time.monotonic() - begin)
                 print(f"{case.name}: run {part[-1] + 1} of {runs}, {rate:,.0f} traces per second", file=sys.stderr)
-            parts.append(np.load(path, allow_pickle=False))
+            parts.append(_load(path))
     log_weights = np.concatenate(parts)
     if log_weights.shape != (runs, len(METHODS), traces):
         raise SystemExit(f"{directory} holds another experiment: remove it, or give another --output")
@@ -289,31 +296,30 @@ def plain(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 
 
+_PAGE = """# Are the standard errors right?
+
+`make truth` ran each simulator {runs} times with different seeds, {traces} traces per run, `Budget(M={M}, N={N})`, and
+proposals by hand that differ from the prior inside the loops. Each run gives z: the error of its log evidence, in
+standard errors.
+
+{table}
+
+- **mean z** must agree with **expected**, the mean that these skewed weights have around their own pooled evidence. The
+  limit for **off by** is {centre_limit} standard errors.
+- **spread of z** must be one that the same weights give when they are shuffled over the runs ({shuffles} shuffles). The
+  limit for its two-sided p-value **p** is {spread_level}.
+- **zeros** is the share of traces with weight 0: none of the N tries of a loop was accepted.
+- The `biased` weighting leaves out the correction of the loops. It must fail.
+
+Runs and shuffles took {seconds:.0f} s on {machine}, with libars {version}. The limits and the number of shuffles are
+constants of `tools/truth.py`, fixed before the first run.
+"""
+
+
 def page(rows: Sequence[tuple[str, ...]], about: Mapping[str, Any]) -> str:
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     lines.insert(1, "|" + "---|" * len(rows[0]))
-    return "\n".join(
-        [
-            "# Are the standard errors right?",
-            "",
-            f"`make truth` ran each simulator {about['runs']} times with different seeds, {about['traces']} traces per run, "
-            f"`Budget(M={about['M']}, N={about['N']})`,",
-            "and proposals by hand that differ from the prior inside the loops. Each run gives",
-            "z = (log evidence - exact log evidence) / standard error.",
-            "",
-            *lines,
-            "",
-            "- **mean z** must agree with **expected**, the mean that these skewed weights give around their own pooled",
-            f"  evidence. The limit for **off by** is {CENTRE_LIMIT} standard errors.",
-            f"- **spread of z** must be one that the same weights give when they are shuffled over the runs ({about['shuffles']}",
-            f"  shuffles). The limit for its two-sided p-value **p** is {SPREAD_LEVEL}.",
-            "- The `biased` weighting leaves out the correction of the loops. It must fail.",
-            "",
-            f"{about['seconds']:.0f} s of runs and shuffles on {about['machine']}, libars {about['version']}. The limits and the",
-            "number of shuffles are constants of `tools/truth.py`, fixed before the first run.",
-            "",
-        ]
-    )
+    return _PAGE.format(**about, table="\n".join(lines))
 
 
 def _publish(directory: Path, found: Mapping[str, Mapping[str, Verdict]], about: Mapping[str, Any]) -> None:
@@ -338,7 +344,13 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--traces", type=int, default=TRACES, help="traces per run (%(default)s)")
     parser.add_argument("--shuffles", type=int, default=SHUFFLES, help="(%(default)s)")
     parser.add_argument("--only", action="append", help="a simulator; repeat for several (default: all)")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    least = math.ceil(2.0 / SPREAD_LEVEL)
+    if options.shuffles < least:
+        parser.error(f"--shuffles must be at least {least}: with fewer, no spread can fail at level {SPREAD_LEVEL}")
+    if options.runs < 2 or options.traces < 2:
+        parser.error("--runs and --traces must be at least 2")
+    return options
 
 
 def main(argv: Sequence[str] | None = None, log: Callable[[str], None] = print) -> int:

@@ -124,7 +124,7 @@ def test_a_missing_name_is_said_with_the_last_names_only() -> None:
     sites = SiteTable([Site(i, SiteKind.SAMPLE, DistKind.NORMAL, f"s{i}") for i in range(100)])
     proposer = HandProposer({"s99": lambda t: ars.Normal(t["other"], 1.0)})
     told = [(i, 0, 0.0) for i in range(50)]
-    with pytest.raises(ars.ProposalError, match="drawn so far: 30 names, 's30', .*'s49'$"):
+    with pytest.raises(ars.ProposalError, match=r"drawn so far: 30 names, 's30', .*'s49'$"):
         proposer.step(steps_of([Request(0, 0, 99, 0, told, PRIOR)], sites), sites)
 
 

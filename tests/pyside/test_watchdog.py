@@ -102,7 +102,7 @@ def test_a_signal_that_has_a_handler_is_left_alone(watchdog: Watchdog) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_alarms_of_the_user_go_on(watchdog: Watchdog) -> None:
+def test_alarms_of_the_user_go_on() -> None:
     rung: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda number, _: rung.append(number))
 
