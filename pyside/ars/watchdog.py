@@ -124,11 +124,12 @@ class Watchdog:
                 return
 
     def _fire(self) -> None:
-        self._fired = True
-        if self._by_signal and self._caller == threading.main_thread().ident:
+        by_signal = self._by_signal and self._caller == threading.main_thread().ident
+        if by_signal:
             signal.pthread_kill(self._caller, _SIGNAL)
-        else:
+        if self._fired or not by_signal:  # the signal may be blocked
             _raise_in(self._caller, _Stop)
+        self._fired = True
 
 
 def _raise_in(thread: int, exception: type[BaseException] | None) -> None:

@@ -102,6 +102,17 @@ def test_a_signal_that_has_a_handler_is_left_alone(watchdog: Watchdog) -> None:
 
 
 @pytest.mark.timeout(60)
+def test_a_blocked_signal_delays_the_end_by_a_second(watchdog: Watchdog) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {_SIGNAL})
+    try:
+        with pytest.raises(OverTime):
+            watchdog.call(spin, None)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {_SIGNAL})
+    assert watchdog.call(str, 3) == "3"
+
+
+@pytest.mark.timeout(60)
 def test_alarms_of_the_user_go_on() -> None:
     rung: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda number, _: rung.append(number))
