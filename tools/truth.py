@@ -308,7 +308,8 @@ standard errors.
   limit for **off by** is {centre_limit} standard errors.
 - **spread of z** must be one that the same weights give when they are shuffled over the runs ({shuffles} shuffles). The
   limit for its two-sided p-value **p** is {spread_level}.
-- **zeros** is the share of traces with weight 0: none of the N tries of a loop was accepted.
+- **zeros** is the share of traces with weight 0: none of the N tries of a loop was accepted, or the likelihood
+  underflows.
 - The `biased` weighting leaves out the correction of the loops. It must fail.
 
 Runs and shuffles took {seconds:.0f} s on {machine}, with libars {version}. The limits and the number of shuffles are
