@@ -7,6 +7,7 @@
 #   make lint     ruff, mypy, clang-format       make format   apply what the linters can
 #   make fuzz     10 million inputs for every decoder (FUZZ_RUNS=...); findings stay in build-fuzz/
 #   make chaos    a minute of killing processes; make inject: every call fails in turn; make soak: 20 minutes, all flat?
+#   make truth    500 runs of four simulators against their exact evidence, into truth/ and docs/results/truth; half an hour
 #   make build    CMake build in build/          make clean    remove everything that was made here
 #   make dist     sdist and wheel, in dist/
 #   make bench    measure speed, and renew docs/performance.md
@@ -38,7 +39,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: all demo check test sanitize docs dist fuzz chaos inject soak build build-asan install lint lint-only format clean setup-build setup-test bench results
+.PHONY: all demo check test sanitize docs dist fuzz chaos inject soak truth build build-asan install lint lint-only format clean setup-build setup-test bench results
 
 all: build
 
@@ -83,6 +84,10 @@ inject: setup-test install build
 
 soak: setup-test install build
 	$(VENV)/bin/python tools/soak.py --seconds 1200 --simulators $(BUILD)/csim
+
+# Goes on where it was interrupted: what has been run is in truth/.
+truth: setup-test install build
+	$(VENV)/bin/python tools/truth.py --simulators $(BUILD)/csim --output truth --publish docs/results/truth
 
 lint: setup-test install lint-only
 
@@ -136,5 +141,5 @@ $(VENV)/.installed: $(VENV)/.requirements $(WHEEL_SOURCES)
 
 clean:
 	rm -rf $(BUILD) $(BUILD_ASAN) $(BUILD_FUZZ) $(BUILD).log $(BUILD_ASAN).log $(VENV) demo dist .mypy_cache .ruff_cache .pytest_cache \
-	    .hypothesis
+	    .hypothesis truth
 	find . -name __pycache__ -prune -exec rm -rf {} +

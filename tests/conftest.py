@@ -219,6 +219,14 @@ def simulator(
     return make
 
 
+@pytest.fixture(scope="module")
+def estimates_the_prior() -> Iterator[None]:
+    """Loops are estimated although nothing is proposed: for tests of the forks, whatever is proposed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ars.Simulator, "_estimates_the_prior", True)
+        yield
+
+
 # ---- torch -----------------------------------------------------------------------------------------------------------
 
 

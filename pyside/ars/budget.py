@@ -27,7 +27,8 @@ def _count(field: str, value: object) -> int:
 class Budget:
     """Per loop: ``M`` runs under the prior until accepted (for 1/p(A)), ``N`` tries under the proposal (for q(A)).
 
-    ``N`` is ``max(M, 10)`` unless given. The weights are exact for every M and N; larger ones make them less noisy.
+    ``N`` is ``max(M, 10)`` unless given. The weights are unbiased for every M and N; larger ones make them less noisy.
+    A budget has no effect in a run without a network and proposals: its weights are exact.
     """
 
     M: int

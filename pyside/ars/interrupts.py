@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
 
 __all__ = ["Interrupts"]
@@ -12,11 +14,13 @@ __all__ = ["Interrupts"]
 class Interrupts:
     """Ctrl-C during a run waits until nothing is in our hands, so that no finished trace is lost to it.
 
-    Only in the main thread, and only where Python's own handler is in place. A second Ctrl-C does not wait.
+    Only in the main thread, and only where Python's own handler is in place. A second Ctrl-C does not wait, nor does
+    one while proposals are computed: a function of the user's may never return.
     """
 
     def __init__(self) -> None:
         self._requested = False
+        self._at_once = False
         self._installed = False
 
     def __enter__(self) -> Interrupts:
@@ -27,9 +31,19 @@ class Interrupts:
         return self
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._requested:
+        if self._requested or self._at_once:
             signal.default_int_handler(number, frame)
         self._requested = True
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Nothing is in our hands: Ctrl-C need not wait."""
+        self._at_once = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._at_once = False
 
     def check(self) -> None:
         if self._requested:

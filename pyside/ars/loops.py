@@ -272,13 +272,25 @@ class Loops(Mapping[str, LoopSummary]):
         return "\n".join([*lines, _LEGEND])
 
 
-def summarise_loops(columns: Columns, sites: Sequence[Site]) -> Loops:
-    """Every loop that a trace entered and left."""
+def _nothing_proposed(loops: Array) -> Array:
+    """The main run's own tries as the estimates: the prior made them, so that one run under p took all of them."""
+    known = loops.copy()
+    known["runs_p"] = known["accepted_q"] = 1
+    known["tries_p"] = known["tries_q"] = loops["tries"]
+    known["s_pq_sum"] = loops["tries"] - 1.0  # p/q = 1 in each rejected try
+    return known
+
+
+def summarise_loops(columns: Columns, sites: Sequence[Site], *, proposed: bool = True) -> Loops:
+    """Every loop that a trace entered and left. ``proposed``: False if the prior proposed everything."""
     ids = columns.loops["site"]
     found = []
     for site in sites:
         if site.kind == SiteKind.LOOP:
             mine = columns.loops[ids == site.id]
-            if len(mine):
+            if len(mine) and proposed:
                 found.append(_summarise(site.address, mine))
+            elif len(mine):
+                summary = _summarise(site.address, _nothing_proposed(mine))
+                found.append(summary._replace(naive_variance_infinite=False, note="nothing was proposed"))
     return Loops(found)

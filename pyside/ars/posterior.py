@@ -38,6 +38,7 @@ class RunInfo(NamedTuple):
     on_failure: str  # "raise", "zero" or "skip"
     simulator: tuple[str, ...]  # the executable and its arguments
     proposals: str = ""  # JSON: the identity of whatever proposes (ars.identity.proposed_by)
+    proposed: bool = True  # False: the prior proposed every latent, so that the correction of every loop is 1
 
 
 class AcceptanceOptions(TypedDict, total=False):
@@ -133,7 +134,7 @@ class Traces:
     @cached_property
     def loops(self) -> Loops:
         """Per loop: entries, tries, p(A), q(A) and Theorem 1's S_pq."""
-        return summarise_loops(self.columns, self.sites)
+        return summarise_loops(self.columns, self.sites, proposed=self.run.proposed)
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
@@ -214,7 +215,7 @@ class Posterior(Estimates, Traces):
         if acceptance and name != "collapsed":
             raise TypeError(f'pA and qA are for "collapsed" weights, not for "{name}"')
         if name == "ars":
-            return weights.log_weight_ars(self.columns, self.sites)
+            return weights.log_weight_ars(self.columns, self.sites, proposed=self.run.proposed)
         if name == "ic":
             self._warn_of_infinite_variance()
             return weights.log_weight_ic(self.columns)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +14,13 @@ from ars import _native as native
 from ars._native import ReplyFlag
 from ars.columns import Site
 from ars.distributions import Distribution, covers, decode
-from ars.errors import ArsWarning, ProposalError, ProtocolError, SupportWarning
+from ars.errors import ArsWarning, ProposalError, SupportWarning
+from ars.hand_states import Drawn, State, StateStore
+from ars.watchdog import OverTime, Watchdog
 from ars.wire import PRIOR, Replies, SiteTable, StepBatch
 
 __all__ = ["Drawn", "HandProposer", "PriorProposer", "Proposal", "Proposer", "StateStore"]
 
-_SHAPES_KEPT = 10_000
-
-Floats: TypeAlias = npt.NDArray[np.float64]
 Array: TypeAlias = npt.NDArray[Any]
 
 
@@ -47,162 +47,26 @@ class PriorProposer:
         del traces
 
 
-# ---- states: what a trace has drawn so far ---------------------------------------------------------------------------
-
-
-class _State(NamedTuple):
-    trace: int
-    shape: int  # which values they are: an index into StateStore.shapes
-    values: tuple[float, ...]
-
-
-class _Shape:
-    """Which latents have been drawn, in order. States with the same shape are rows of one table."""
-
-    def __init__(self, drawn: tuple[tuple[int, int], ...], sites: SiteTable) -> None:
-        self.drawn = drawn  # (site, instance), oldest first
-        self.latest: dict[str, int] = {}  # name or address -> column
-        self.instances: dict[tuple[str, int], list[int]] = {}
-        self.names: dict[str, None] = {}
-        for column, (number, instance) in enumerate(drawn):
-            site = sites[number]
-            self.names[site.name] = None
-            for spelled in {site.name, site.address}:
-                self.latest[spelled] = column
-                self.instances.setdefault((spelled, instance), []).append(column)
-
-
-class StateStore:
-    """The states of all traces that are under way: number -> values drawn, never changed, freed with their trace."""
-
-    def __init__(self) -> None:
-        self._states: dict[int, _State] = {}
-        self._of_trace: dict[int, list[int]] = {}
-        self._next = 1
-        self._shapes: list[_Shape] = []
-        self._shape_numbers: dict[tuple[tuple[int, int], ...], int] = {}
-        self._longer: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
-
-    def __len__(self) -> int:
-        """How many states are alive."""
-        return len(self._states)
-
-    def shape(self, state: _State) -> _Shape:
-        return self._shapes[state.shape]
-
-    def advance(self, batch: StepBatch, sites: SiteTable) -> tuple[Array, list[_State]]:
-        """The states after what each row tells: their numbers, and themselves."""
-        numbers: list[int] = []
-        states: list[_State] = []
-        keys = list(zip(batch.told_site.tolist(), batch.told_instance.tolist(), strict=True))
-        values = batch.told_value.tolist()
-        ends = batch.told_offsets.tolist()
-        for row, (trace, number) in enumerate(zip(batch.trace.tolist(), batch.state.tolist(), strict=True)):
-            state = self._find(trace, number, sites)
-            begin, end = ends[row], ends[row + 1]
-            if end > begin:
-                shape = self._extend(state.shape, tuple(keys[begin:end]), sites)
-                state = _State(trace, shape, state.values + tuple(values[begin:end]))
-                number = self._next
-                self._next += 1
-                self._states[number] = state
-                self._of_trace.setdefault(trace, []).append(number)
-            numbers.append(number)
-            states.append(state)
-        return np.array(numbers, dtype=np.uint64), states
-
-    def _find(self, trace: int, number: int, sites: SiteTable) -> _State:
-        if number == 0:
-            return _State(trace, self._shape_number((), sites), ())
-        state = self._states.get(number)
-        if state is None:
-            raise ProtocolError(f"STEPS: state {number} is unknown, or its trace is over")
-        if state.trace != trace:
-            raise ProtocolError(f"STEPS: state {number} belongs to trace {state.trace}, not to trace {trace}")
-        return state
-
-    def _extend(self, shape: int, told: tuple[tuple[int, int], ...], sites: SiteTable) -> int:
-        """The shape after these were told; asked often, computed once."""
-        known = self._longer.get((shape, told))
-        if known is not None:
-            return known
-        drawn = self._shapes[shape].drawn + told
-        if len(set(drawn)) != len(drawn):
-            raise ProtocolError("STEPS: a latent was told twice to one state")
-        return self._longer.setdefault((shape, told), self._shape_number(drawn, sites))
-
-    def _shape_number(self, drawn: tuple[tuple[int, int], ...], sites: SiteTable) -> int:
-        number = self._shape_numbers.setdefault(drawn, len(self._shapes))
-        if number == len(self._shapes):
-            self._shapes.append(_Shape(drawn, sites))
-        return number
-
-    def end_trace(self, traces: Array) -> None:
-        for trace in traces.tolist():
-            for number in self._of_trace.pop(trace, ()):
-                del self._states[number]
-        if not self._states and len(self._shapes) > _SHAPES_KEPT:  # a model with very many paths
-            self._shapes.clear()
-            self._shape_numbers.clear()
-            self._longer.clear()
-
-
 # ---- proposals by hand -----------------------------------------------------------------------------------------------
-
-
-class _NotDrawn(ProposalError, KeyError):
-    """A KeyError too, so that ``t.get`` and ``in`` work."""
-
-    __str__ = Exception.__str__
-
-
-class Drawn(Mapping[str, Floats]):
-    """What a proposal is computed from: name -> the values drawn so far, one per row of the batch.
-
-    ``t["x"]`` is the latest instance, ``t["x", 0]`` the first one. A full address works as well as a name.
-    """
-
-    def __init__(self, shape: _Shape, table: Floats) -> None:
-        self._shape = shape
-        self._table = table
-
-    @property
-    def rows(self) -> int:
-        """How many rows the batch has."""
-        return len(self._table)
-
-    def __getitem__(self, key: str | tuple[str, int]) -> Floats:
-        if isinstance(key, tuple):
-            columns = self._shape.instances.get(key, [])
-            if len(columns) > 1:
-                raise ProposalError(f"t[{key[0]!r}, {key[1]}]: several sites have this name; use a full address")
-            column = columns[0] if columns else None
-        else:
-            column = self._shape.latest.get(key)
-        if column is None:
-            known = ", ".join(repr(name) for name in self._shape.names) or "nothing yet"
-            spelled = f"t[{key[0]!r}, {key[1]!r}]" if isinstance(key, tuple) else f"t[{key!r}]"
-            raise _NotDrawn(f"{spelled} has not been drawn when this proposal is made; drawn so far: {known}")
-        return self._table[:, column]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._shape.names)
-
-    def __len__(self) -> int:
-        return len(self._shape.names)
-
 
 Proposal: TypeAlias = Distribution | Callable[[Drawn], Distribution]
 
 
 class HandProposer:
-    """Proposals given by the user, by name or by full address; the prior elsewhere."""
+    """Proposals given by the user, by name or by full address; the prior elsewhere.
 
-    def __init__(self, proposals: Mapping[str, Proposal]) -> None:
+    ``time_limit``: seconds that the functions may take for one trace, and in one call (0: no limit). The time of a call
+    is shared by its rows, so that the charges of all traces add up to the time that was spent. ``close`` ends the
+    thread that watches the calls.
+    """
+
+    def __init__(self, proposals: Mapping[str, Proposal], time_limit: float = 0.0) -> None:
         self._proposals = dict(proposals)
         self._fixed: dict[str, bytes] = {}
         self._keys: dict[int, str | None] = {}  # site -> the key of its proposal
         self._checked: set[int] = set()
+        self._watchdog = Watchdog(time_limit)
+        self._used: dict[int, float] = {}  # trace -> seconds
         self.states = StateStore()
         for key, proposal in self._proposals.items():
             name: object = key  # the caller may not be type checked
@@ -223,15 +87,18 @@ class HandProposer:
         return self._keys[site.id]
 
     def step(self, batch: StepBatch, sites: SiteTable) -> Replies:
-        numbers, states = self.states.advance(batch, sites)
+        numbers, states = self.states.advance(batch)
         flags = [0] * len(states)
         proposals: list[bytes] = [b""] * len(states)
         # Rows that have drawn different latents are asked about apart. Otherwise "is x in t?" would depend on which
-        # rows happen to wait together, and the result of a seed on timing.
+        # rows happen to wait together, and the result of a seed on timing. A proposal that looks at nothing is the
+        # same for all.
         groups: dict[tuple[int, int], list[int]] = {}
         for row, (number, state) in enumerate(zip(batch.site.tolist(), states, strict=True)):
             if number != native.NO_SITE:
-                groups.setdefault((number, state.shape), []).append(row)
+                key = self._key(sites[number])
+                shape = 0 if key is None or key in self._fixed else self.states.shape(state).number
+                groups.setdefault((number, shape), []).append(row)
         for (number, _), rows in groups.items():
             site = sites[number]
             key = self._key(site)
@@ -240,7 +107,8 @@ class HandProposer:
             elif key in self._fixed:
                 encoded = [self._fixed[key]] * len(rows)
             else:
-                encoded = self._call(key, site, [states[row] for row in rows])
+                traces = batch.trace[rows].tolist()
+                encoded = self._call(key, site, [states[row] for row in rows], traces, sites)
             if key is not None and number not in self._checked:
                 priors = batch.priors
                 self._check_support(site, [priors[row] for row in rows], encoded)
@@ -249,23 +117,44 @@ class HandProposer:
                 flags[row] = ReplyFlag.ALWAYS_PRIOR if key is None else 0
         return Replies(numbers, np.array(flags, dtype=np.uint32), proposals)
 
-    def _call(self, key: str, site: Site, group: list[_State]) -> list[bytes]:
+    def _call(self, key: str, site: Site, group: list[State], traces: list[int], sites: SiteTable) -> list[bytes]:
         """One call for the whole group."""
         where = f"the proposal for {site.address!r} (proposals[{key!r}])"
-        shape = self.states.shape(group[0])
-        table = np.array([state.values for state in group], dtype=np.float64).reshape(len(group), len(shape.drawn))
-        table.setflags(write=False)
         function = self._proposals[key]
         assert not isinstance(function, Distribution)
+        drawn = Drawn(self.states, group, sites)
+        begin = time.monotonic()
         try:
-            proposal = function(Drawn(shape, table))
+            proposal = self._watchdog.call(function, drawn)
         except ProposalError as error:
             raise ProposalError(f"{where}: {error}") from error
+        except OverTime:
+            raise ProposalError(f"{where}: one call took longer than {self._limit_text()}") from None
         except Exception as error:
             raise ProposalError(f"{where} raised {type(error).__name__}: {error}") from error
+        self._charge(where, time.monotonic() - begin, traces)
         if not isinstance(proposal, Distribution):
             raise ProposalError(f"{where} must return a distribution, such as ars.Normal(0, 1), not {proposal!r}")
         return _encode(proposal, len(group), where)
+
+    def _charge(self, where: str, seconds: float, traces: list[int]) -> None:
+        """Shares the time of a call among its traces; a trace that has used up its time ends the run."""
+        if not self._watchdog.limit:
+            return
+        share = seconds / len(traces)
+        for trace in traces:
+            used = self._used[trace] = self._used.get(trace, 0.0) + share
+            if used > self._watchdog.limit:
+                raise ProposalError(
+                    f"{where}: proposals by hand have taken {used:.3g} s of trace {trace}, more than "
+                    f"{self._limit_text()}"
+                )
+
+    def _limit_text(self) -> str:
+        return (
+            f"trace_timeout={self._watchdog.limit:g} s. Make the function faster, or set a larger trace_timeout "
+            "(0: no limit)"
+        )
 
     def _check_support(self, site: Site, priors: list[bytes], proposals: list[bytes]) -> None:
         """Once per site: warns if the proposal leaves out values that the prior can take."""
@@ -284,6 +173,12 @@ class HandProposer:
 
     def end_trace(self, traces: Array) -> None:
         self.states.end_trace(traces)
+        for trace in traces.tolist():
+            self._used.pop(trace, None)
+
+    def close(self) -> None:
+        """After the last run."""
+        self._watchdog.close()
 
     def warn_of_unused(self, sites: tuple[Site, ...]) -> None:
         """After a run: a key that names no latent is probably a slip."""

@@ -380,7 +380,7 @@ class _Conversation:
                 if now - heard > self._silence:
                     raise self._session._lost(f"not a word for {now - heard:.0f} s")
                 continue
-            self._answer(inbox.steps)
+            self._answer(inbox.steps, interrupts)
             self._free(inbox.columns)
             heard = time.monotonic()
             if inbox.done is not None:
@@ -389,16 +389,17 @@ class _Conversation:
             if wants_stop:
                 return self.cancel()
 
-    def _answer(self, steps: list[StepBatch]) -> None:
+    def _answer(self, steps: list[StepBatch], interrupts: Interrupts) -> None:
         """One batch for everything that waits, one message back."""
         if not steps:
             return
         if len(steps) > 1 and sum(map(len, steps)) > _LARGEST_BATCH:
             for each in steps:
-                self._answer([each])
+                self._answer([each], interrupts)
             return
         batch = wire.concatenate_steps(steps)
-        replies = self._proposer.step(batch, self._session.sites)
+        with interrupts.at_once():
+            replies = self._proposer.step(batch, self._session.sites)
         self._session._send(wire.encode_replies(batch.ticket, replies, self._session._run))
         self.steps_messages += len(steps)
         self.requests += len(batch.ticket)

@@ -77,12 +77,16 @@ class Simulator(Identified):
     startup_timeout: seconds for the simulator's own initialisation. env: variables to add to its environment.
     show_stdout: let its output through.
 
-    Limits: trace_timeout, seconds that a trace may take of its own time, 0 for no limit; try_timeout, the same for one
+    Limits: trace_timeout, seconds that a trace may take of its own time, and again in proposals written by hand, 0 for
+    no limit; try_timeout, the same for one
     try of a loop; max_tries, of one entry of a loop; max_snapshots, per worker, so the loops that one trace may enter
     (default: 256); max_processes, alive at once; max_memory, bytes that each process may allocate on top of what the
     initialised simulator has, 0 for no limit (default: half of the machine's). max_restarts: how often in a row a
     simulator that is lost in the middle of a run is started again without a trace having finished in between.
     """
+
+    # For tests and benchmarks of the estimates: makes them although nothing is proposed.
+    _estimates_the_prior = False
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
@@ -99,7 +103,7 @@ class Simulator(Identified):
         count = integer("n", n, 1, 2**40)
         choice("on_failure", on_failure, ("raise", "zero", "skip"))
         config = self._config(seed_or_random(seed), count, RunFlag.PROPOSE_PRIOR, first_trace=first_trace)
-        info = RunInfo(config.seed, None, None, "prior", on_failure, self.command)
+        info = RunInfo(config.seed, None, None, "prior", on_failure, self.command, proposed=False)
 
         def result(recorder: Recorder, stats: Mapping[str, float]) -> Traces:
             return Traces(
@@ -135,7 +139,9 @@ class Simulator(Identified):
         observations; the prior proposes the latents that it does not know, and a NetworkWarning lists them. proposals,
         instead of a network: name (or address) of a latent -> a distribution, or a function of the values drawn so far;
         the prior proposes the others. budget: what the correction of each loop may cost;
-        None makes no estimate, so "ars" weights are not available. in_loops="prior": inside loops the prior proposes
+        None makes no estimate, so "ars" weights are not available. It has no effect without a network and proposals:
+        where nothing is proposed, the correction of every loop is exactly 1, and nothing is estimated.
+        in_loops="prior": inside loops the prior proposes
         and no correction is needed. on_failure: "raise" stops at the first failed trace, "zero" gives it weight 0,
         "skip" drops it. first_trace: the number of the first trace; its draws depend on that and the seed alone.
         first_trace + traces is at most 2**64 - 1. resume: a folder in which finished traces are kept while the run goes
@@ -161,8 +167,9 @@ class Simulator(Identified):
                 raise ValueError("give network= or proposals=, not both: a latent has one proposal")
             proposer = self._network_proposer(network, data, in_loops)
         else:
-            proposer = HandProposer(proposals) if proposals else PriorProposer()
-        estimate = budget if in_loops == "proposal" else None
+            proposer = HandProposer(proposals, self.limits.trace_timeout) if proposals else PriorProposer()
+        proposed = not isinstance(proposer, PriorProposer) or self._estimates_the_prior
+        estimate = budget if in_loops == "proposal" and proposed else None  # else every factor is 1
         flags = RunFlag.POSTERIOR
         flags |= RunFlag.PROPOSE_PRIOR if isinstance(proposer, PriorProposer) else RunFlag(0)
         flags |= RunFlag.LOOPS_PRIOR if in_loops == "prior" else RunFlag(0)
@@ -180,7 +187,8 @@ class Simulator(Identified):
             in_loops,
             on_failure,
             self.command,
-            json.dumps(proposed_by(proposals, network), sort_keys=True),
+            proposals=json.dumps(proposed_by(proposals, network), sort_keys=True),
+            proposed=proposed,
         )
 
         def result(recorder: Recorder, stats: Mapping[str, float]) -> Posterior:
@@ -197,6 +205,8 @@ class Simulator(Identified):
         with contextlib.ExitStack() as stack:
             if network is not None:
                 stack.enter_context(_one_torch_thread())
+            if isinstance(proposer, HandProposer):
+                stack.callback(proposer.close)
             kept = None
             if resume is not None:
                 simulator = self._simulator_identity(lease)

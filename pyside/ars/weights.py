@@ -104,8 +104,13 @@ def log_weight_prior(columns: Columns, in_loops: str) -> Floats:
     return log_weight_biased(columns)
 
 
-def log_weight_ars(columns: Columns, sites: Sequence[Site] = ()) -> Floats:
-    """Accepted ratios, times K T / N for every loop, with T = tries_p / runs_p. K = 0 makes the weight 0."""
+def log_weight_ars(columns: Columns, sites: Sequence[Site] = (), *, proposed: bool = True) -> Floats:
+    """Accepted ratios, times K T / N for every loop, with T = tries_p / runs_p. K = 0 makes the weight 0.
+
+    ``proposed``: False if the prior proposed everything. Then p(A) = q(A), and the factor of every loop is exactly 1.
+    """
+    if not proposed:
+        return log_weight_biased(columns)
     loops = columns.loops
     missing = (loops["tries_q"] == 0) | (loops["runs_p"] == 0)
     if missing.any():

@@ -179,13 +179,16 @@ def test_the_prior_itself_may_be_proposed() -> None:
 
 
 def test_many_paths_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ars.proposers._SHAPES_KEPT", 5)
+    """Shapes that no trace under way needs go, also while other traces are under way."""
+    monkeypatch.setattr("ars.hand_states._SHAPES_KEPT", 5)
     proposer = HandProposer({"u": lambda t: ars.Normal(t["x"], 1.0)})
+    proposer.step(batch((1000, 0, U, [(X, 0, 0.0)])), SITES)
     for trace in range(30):
-        told = [(X, k, 0.0) for k in range(trace + 1)]
+        told = [(X, trace + k, 0.0) for k in range(4)]
         proposer.step(batch((trace, 0, U, told)), SITES)
         proposer.end_trace(np.array([trace], dtype=np.uint64))
-        assert len(proposer.states._shapes) <= 6
+        assert len(proposer.states.shapes) <= 1 + 5 + 4
+    assert len(proposer.states) == 1
 
 
 def test_a_difference_in_the_last_bit_is_no_gap() -> None:

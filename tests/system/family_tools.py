@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+# The command line in a process of its own, for python -c; with estimates whether or not anything is proposed.
+RUN_CLI = "import sys, ars; ars.Simulator._estimates_the_prior = True; from ars.cli import main; sys.exit(main())"
 ROLES = ("host", "zygote", "worker", "snapshot", "continuation")
 
 

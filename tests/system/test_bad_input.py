@@ -27,7 +27,7 @@ from ars._native import DTYPES, Message, RunFlag
 from ars.errors import HostLostError, LaunchError, ObservationError, ProtocolError, TraceFailure
 from ars.launch import find_host
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("estimates_the_prior")]
 
 HERE = Path(__file__).resolve().parent / "bad"
 SEED = 6

@@ -12,6 +12,8 @@ import pytest
 
 import ars
 
+pytestmark = pytest.mark.usefixtures("estimates_the_prior")
+
 OBSERVE = {"y": -0.5}
 
 

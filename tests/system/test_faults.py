@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 from build_helpers import COMPILERS, Builder, Variant
-from family_tools import ROLES, end, environment, members, wait_for
+from family_tools import ROLES, RUN_CLI, end, environment, members, wait_for
 
 import ars
 from ars.cli import main
 
-pytestmark = [pytest.mark.slow, pytest.mark.compiler]
+pytestmark = [pytest.mark.slow, pytest.mark.compiler, pytest.mark.usefixtures("estimates_the_prior")]
 
 HERE = Path(__file__).resolve().parent
 BUDGET = ars.Budget(M=2, N=4)
@@ -108,6 +108,7 @@ def test_one_death_costs_nothing(role: str, csim: Callable[[str], str]) -> None:
 
 CONTROLLER = """
 import sys, ars
+ars.Simulator._estimates_the_prior = True
 sim = ars.Simulator([sys.argv[1]], workers=2)
 sim.prior(1)
 print(sim.pid, flush=True)
@@ -192,7 +193,7 @@ def test_ctrl_c_stops_with_a_summary_and_resume_goes_on(
         [
             sys.executable,
             "-c",
-            "import sys; from ars.cli import main; sys.exit(main())",
+            RUN_CLI,
             *command,
             "--traces",
             "50000000",
@@ -355,7 +356,7 @@ def test_a_failed_trace_is_run_again_alone(
 
 def test_a_replay_waits_for_a_debugger(csim: Callable[[str], str], tmp_path: Path) -> None:
     """--wait prints the worker's number and begins when told to; --debugger is run with that number."""
-    python = [sys.executable, "-c", "import sys; from ars.cli import main; sys.exit(main())"]
+    python = [sys.executable, "-c", RUN_CLI]
     command = [*python, "replay", csim("marsaglia"), "--seed", "1", "--trace", "5"]
     process = subprocess.Popen([*command, "--wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None and process.stdout is not None

@@ -18,7 +18,7 @@ from build_helpers import COMPILERS, Builder, Variant
 
 import ars
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("estimates_the_prior")]
 
 SOURCE = Path(__file__).resolve().parent / "guests" / "guest.c"
 SEED, TRACES = 4, 10

@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.timeout(600),  # the first test compiles all programs
     pytest.mark.slow,
     pytest.mark.compiler,
+    pytest.mark.usefixtures("estimates_the_prior"),
 ]
 
 HERE = Path(__file__).resolve().parent / "identity"

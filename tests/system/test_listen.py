@@ -16,13 +16,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from family_tools import RUN_CLI
 
 from ars.cli import main
 from ars.keys import Keys, make_pair
 from ars.launch import find_host
 from ars.remote import Listen, listen_at
 
-ARS = [sys.executable, "-c", "import sys; from ars.cli import main; sys.exit(main())"]
+pytestmark = pytest.mark.usefixtures("estimates_the_prior")
+
+ARS = [sys.executable, "-c", RUN_CLI]
 INFER = ["--observe", "y=0.5", "--budget", "2", "4", "--seed", "8", "--quiet", "--traces", "600"]
 SMALL = [
     "--traces",

@@ -15,7 +15,7 @@ import ars
 import exact
 from ars.errors import TraceFailure
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("estimates_the_prior")]
 
 HERE = Path(__file__).resolve().parent / "reject"
 OBSERVE = {"data": 0.7}

@@ -100,7 +100,12 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--observe-file", type=Path, metavar="FILE", help="data: .json, name -> numbers, or .npz")
     parser.add_argument(
-        "--budget", type=at_least(1), nargs=2, default=(1, 10), metavar=("M", "N"), help="of every loop; default: 1 10"
+        "--budget",
+        type=at_least(1),
+        nargs=2,
+        default=(1, 10),
+        metavar=("M", "N"),
+        help="of every loop (default: 1 10); no effect without --network",
     )
     parser.add_argument("--in-loops", choices=("proposal", "prior"), default="proposal", help="who proposes in loops")
 

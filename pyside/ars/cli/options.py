@@ -75,7 +75,12 @@ def number_of_bytes(text: str) -> int:
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """What the simulator may use; ``limits`` makes Simulator's arguments of it."""
     group = parser.add_argument_group("limits")
-    group.add_argument("--trace-timeout", type=not_negative, metavar="S", help="seconds of a trace's own time (60)")
+    group.add_argument(
+        "--trace-timeout",
+        type=not_negative,
+        metavar="S",
+        help="seconds of a trace's own time (60); 0: no limit",
+    )
     group.add_argument("--try-timeout", type=not_negative, metavar="S", help="seconds of one try of a loop (none)")
     group.add_argument("--max-tries", type=at_least(1), metavar="N", help="of one entry of a loop (10,000,000)")
     group.add_argument("--max-snapshots", type=at_least(1), metavar="N", help="loops that one trace may enter (256)")
