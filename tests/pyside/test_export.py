@@ -223,7 +223,7 @@ def test_summaries_of_each_instance() -> None:
         values = rng.normal(size=1 + i % 3)
         vectors = [(VEC, rng.normal(size=2).tolist()) for _ in range(1 + i % 2)]
         samples = [Sample(X, float(v), k) for k, v in enumerate(values)]
-        traces.append(Trace(i, float(rng.normal()), samples=samples, results=vectors))
+        traces.append(Trace(i, 0.1 * float(rng.normal()), samples=samples, results=vectors))
     post = posterior(traces)
     w = np.exp(post.log_weights())
     assert post["x"].shape == (60, 3)
