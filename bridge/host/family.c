@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "host.h"
+#include "threads.h"
 
 enum { SPAWN_LIMIT_S = 60, KILL_LIMIT_S = 10, STOP_LIMIT_MS = 2000, FORK_TRIES = 5, FIRST_BACKOFF_MS = 100 };
 enum { MESSAGES_PER_TURN = 4 * ARS__MAX_WORKERS }; /* more than the zygote ever has to say at once */
@@ -71,6 +72,7 @@ void ars__family_where(const struct host *host, const struct ars__where *where, 
 static struct ars_wire_failure failure_of(const struct host *host, const struct worker *worker, int status) {
     struct ars_wire_failure f = {.trace = ars__current_trace(worker)};
     ars__family_where(host, &ars__worker_at(host->shm, (uint32_t)(worker - host->workers))->where, &f);
+    if (ars__stray_describe(&ars__worker_at(host->shm, (uint32_t)(worker - host->workers))->where, &f)) return f;
     if (WIFSIGNALED(status)) {
         f.kind = ARS_FAIL_CRASH;
         f.detail = WTERMSIG(status);
@@ -122,6 +124,7 @@ static void reset(struct host *host, uint32_t w) {
     atomic_store(&shared->ring_read, 0);
     atomic_store(&shared->ring_full, 0);
     atomic_store(&shared->snapshots_alive, 0);
+    atomic_store(&shared->where.stray, 0);
     atomic_store(&shared->where.beat, (atomic_load(&shared->where.beat) | 1) + 1); /* not in a try */
     struct buffer kept = worker->bytes;
     kept.size = 0;

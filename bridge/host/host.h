@@ -199,7 +199,8 @@ void ars__session_receive(struct host *host); /* all that is there */
 /* ---- sites.c ----------------------------------------------------------------------------------------------------- */
 bool ars__sites_open(struct host *host);
 ars__known_sites ars__sites_known(const struct host *host);
-/* Fills in the id (ARS_NO_SITE if there is no room), and the distribution kind that the site was first met with. */
+/* Fills in the id (ARS_NO_SITE if there is no room), and what the site was first met with: its kind of distribution, and in
+ * `reserved` how many bytes of its address are the loops around it. */
 void ars__site_identify(struct host *host, struct ars_wire_site *site, const void *name);
 /* Sites that the controller knows from an earlier family, with their ids; before the family has any of its own. */
 void ars__sites_adopt(struct host *host, const unsigned char *frame, const struct ars_wire_header *header);

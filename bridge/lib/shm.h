@@ -17,7 +17,7 @@
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
-#define ARS__SHM_VERSION 5u
+#define ARS__SHM_VERSION 6u
 
 enum {
     ARS__MAX_WORKERS = 256,
@@ -42,7 +42,8 @@ enum ars__channel_state { ARS__IDLE = 0, ARS__ASKED = 1, ARS__TAKEN = 2, ARS__AN
 enum ars__question {
     ARS__ASK_STEP = 1, /* body: ars_wire_step item -> ars_wire_reply item */
     ARS__ASK_SITE = 2, /* body: ars_wire_site + address -> ars_wire_site with its id, or ARS_NO_SITE if there is no room
-                          (answered by the host alone; a known address gets the id it has) */
+                          (answered by the host alone; a known address gets the id it has). Here `reserved` says how many
+                          bytes of the address are the loops around the site: asked, and as it was when first met */
     ARS__ASK_STEPS = 3 /* body: up to ARS__MOST_STEPS ars_wire_step items, all about one site -> ars_wire_reply items in
                           any order, as many as there is room for; the ticket of each is the place of its question */
 };
@@ -60,9 +61,11 @@ struct ars__channel {
 /* Where a process is, so that its end can be described and a try that takes too long be seen. Written by the process alone;
  * the host believes nothing of it. */
 struct ars__where {
-    _Atomic uint32_t loop; /* the innermost open loop, or ARS_NO_SITE */
-    _Atomic uint32_t site; /* the last one reached in this trace, or ARS_NO_SITE */
-    _Atomic uint32_t beat; /* changes with every try of the outermost loop; odd: inside one */
+    _Atomic uint32_t loop;  /* the innermost open loop, or ARS_NO_SITE */
+    _Atomic uint32_t site;  /* the last one reached in this trace, or ARS_NO_SITE */
+    _Atomic uint32_t beat;  /* changes with every try of the outermost loop; odd: inside one */
+    _Atomic uint32_t pid;   /* in a snapshot's: the process that is at work, itself or its continuation */
+    _Atomic uint32_t stray; /* the call that a second thread made before it ended the process (threads.h); 0: none */
 };
 
 /* Orders go host -> worker: first and count, then order_number is increased (futex). The worker runs the traces one
@@ -78,7 +81,7 @@ struct ars__worker {
     _Atomic uint32_t order_done;               /* worker: the last order finished; the host gives the next one then */
     _Atomic uint64_t current_trace;            /* worker */
     _Atomic uint64_t traces_begun;             /* worker: a heartbeat, counts up over its life */
-    struct ars__where where;                   /* worker */
+    struct ars__where where;                   /* worker; its `pid` is the zygote's word */
     _Atomic uint32_t snapshots_alive;          /* worker */
     /* A byte stream of records. Positions count up for ever; index = position % ARS__RING_BYTES. */
     _Alignas(64) _Atomic uint64_t ring_written; /* worker */

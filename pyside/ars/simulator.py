@@ -20,7 +20,6 @@ from ars.budget import Budget
 from ars.columns import Columns, Site
 from ars.distributions import Distribution
 from ars.errors import ArsError, BiasWarning, NetworkError, RunInterrupted
-from ars.failures import describe
 from ars.kept import KeptRun, fingerprint, kept_seed
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.processes import Processes
@@ -28,6 +27,7 @@ from ars.progress import NoProgress, Progress, make_progress
 from ars.proposers import HandProposer, PriorProposer, Proposal
 from ars.recorder import Recorder
 from ars.wire import RunConfig
+from ars.zero_likelihood import warn_of_impossible
 
 if TYPE_CHECKING:
     from torch import nn
@@ -405,7 +405,13 @@ class Simulator(Processes):
     ) -> _Result:
         """One run; whatever ends it early carries what had finished as ``partial``."""
         recorder = Recorder(
-            config.n_traces, on_failure, progress, first=config.first_trace, seed=config.seed, keeper=kept
+            config.n_traces,
+            on_failure,
+            progress,
+            first=config.first_trace,
+            seed=config.seed,
+            keeper=kept,
+            by_hand=isinstance(proposer, HandProposer),
         )
         if kept is not None:
             recorder.start(*kept.load(config.first_trace, config.n_traces))
@@ -426,10 +432,12 @@ class Simulator(Processes):
             proposer.warn_of_unused(recorder.sites)
         elif not isinstance(proposer, PriorProposer):
             proposer.warn_of_unknown(recorder.columns(), recorder.sites)
+        if config.flags & RunFlag.POSTERIOR:
+            warn_of_impossible(recorder.columns(), recorder.sites)
         if on_failure == "skip" and recorder.n_failed:
             warnings.warn(
                 f"{recorder.n_failed} of {recorder.done} traces failed and were dropped, which biases what is "
-                f"left unless failures have nothing to do with the values drawn. {describe(recorder.failures())}",
+                f"left unless failures have nothing to do with the values drawn. {recorder.describe()}",
                 BiasWarning,
                 stacklevel=3,
             )

@@ -1,0 +1,29 @@
+/* threads.c: which thread libars belongs to, and the end of a process in which another one calls it. */
+#include <unistd.h>
+
+#include "process.h"
+
+_Thread_local unsigned char ars__thread;
+
+static atomic_flag owned = ATOMIC_FLAG_INIT;
+
+void ars__thread_claim(void) {
+    if (ars__thread != ARS__STRANGER) return;
+    if (atomic_flag_test_and_set(&owned)) ars__thread_refuse(ARS__CALL_NEXT_TRACE);
+    ars__thread = ARS__OWNER;
+}
+
+/* Writes nothing that the owner may be writing at this moment. Returns where no thread runs traces: before the first one, and
+ * in a process that the simulator forked, the call is reported as made outside a trace. */
+void ars__thread_refuse(enum ars__call call) {
+    switch (ars__me.role) {
+    case ARS__UNDECIDED:
+    case ARS__FOREIGN:
+        return;
+    case ARS__ALONE:
+        ars__fail(ARS_FAIL_THREADS, 0, "a second thread called %s. " ARS__THREADS_ADVICE, ars__call_name(call));
+    default:
+        if (ars__me.where) atomic_store(&ars__me.where->stray, call);
+        _exit(ARS__EXIT_FAILED);
+    }
+}
