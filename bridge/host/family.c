@@ -125,6 +125,7 @@ static void reset(struct host *host, uint32_t w) {
     atomic_store(&shared->ring_full, 0);
     atomic_store(&shared->snapshots_alive, 0);
     atomic_store(&shared->where.stray, 0);
+    atomic_store(&shared->where.pid, 0);
     atomic_store(&shared->where.beat, (atomic_load(&shared->where.beat) | 1) + 1); /* not in a try */
     struct buffer kept = worker->bytes;
     kept.size = 0;
@@ -182,6 +183,7 @@ void ars__family_receive(struct host *host) {
         struct worker *worker = &host->workers[m.worker];
         if (m.op == ARS__STARTED && worker->state == WORKER_SPAWNING) {
             worker->state = WORKER_ALIVE;
+            worker->pid = m.pid;
             worker->fork_tries = 0;
             host->run.counters.workers_started++;
         } else if (m.op == ARS__DIED) {

@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include <unistd.h>
 
 #include "ars.h"
 #include "dist.h"
@@ -317,9 +316,9 @@ static inline void ars__at_loop(uint32_t loop) {
 static inline void ars__at_site(uint32_t site) {
     atomic_store_explicit(&ars__me.where->site, site, memory_order_relaxed);
 }
-/* In a snapshot or its continuation: this process is the one at work, for the clock of the host. */
-static inline void ars__at_work(void) {
-    atomic_store_explicit(&ars__me.where->pid, (uint32_t)getpid(), memory_order_relaxed);
+/* The trace goes on in this process now: in the child that this one waits for, or in this one again. */
+static inline void ars__at_work(pid_t pid) {
+    atomic_store_explicit(&ars__me.where->pid, (uint32_t)pid, memory_order_relaxed);
 }
 /* A try begins, or (inside: false) the last one is over. */
 static inline void ars__beat(bool inside) {

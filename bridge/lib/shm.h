@@ -64,7 +64,7 @@ struct ars__where {
     _Atomic uint32_t loop;  /* the innermost open loop, or ARS_NO_SITE */
     _Atomic uint32_t site;  /* the last one reached in this trace, or ARS_NO_SITE */
     _Atomic uint32_t beat;  /* changes with every try of the outermost loop; odd: inside one */
-    _Atomic uint32_t pid;   /* in a snapshot's: the process that is at work, itself or its continuation */
+    _Atomic uint32_t pid;   /* of the process that is at work: this one, or the child it waits for. 0: not known */
     _Atomic uint32_t stray; /* the call that a second thread made before it ended the process (threads.h); 0: none */
 };
 
@@ -81,7 +81,7 @@ struct ars__worker {
     _Atomic uint32_t order_done;               /* worker: the last order finished; the host gives the next one then */
     _Atomic uint64_t current_trace;            /* worker */
     _Atomic uint64_t traces_begun;             /* worker: a heartbeat, counts up over its life */
-    struct ars__where where;                   /* worker; its `pid` is the zygote's word */
+    struct ars__where where;                   /* worker */
     _Atomic uint32_t snapshots_alive;          /* worker */
     /* A byte stream of records. Positions count up for ever; index = position % ARS__RING_BYTES. */
     _Alignas(64) _Atomic uint64_t ring_written; /* worker */

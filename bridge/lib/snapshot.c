@@ -105,10 +105,8 @@ static bool continue_once(enum ars__role role, uint32_t number) {
     s->left = 0;
     atomic_store_explicit(&s->where.site, ARS_NO_SITE, memory_order_relaxed);
     ars__beat(false);
-    ars__at_work();
     pid_t pid = ars__fork_patiently(role, "a continuation");
     if (pid == 0) {
-        ars__at_work();
         ars__me.rng = ars__stream(role, number);
         if (role == ARS__TRY_Q) ars__ahead_begin(number);
         return true;
@@ -132,7 +130,6 @@ static void live_as_snapshot(void) {
     while ((order = atomic_load(&s->order)) == ARS__WAIT) ars__futex_wait(&s->order, ARS__WAIT, 1000000000);
     if (order == ARS__QUIT) _exit(0);
     atomic_store(&s->status, ARS__SLOT_RUNNING);
-    ars__at_work();
     ars__beat(false);
     s->asked_ahead = ars__ask_ahead(ars__top(&ars__me.loops), 0, s->want_tries_q);
     for (uint32_t number = 0; s->tries_q < s->want_tries_q; number++)
@@ -140,7 +137,6 @@ static void live_as_snapshot(void) {
     for (uint32_t number = 0; number + 1 < s->want_runs_p; number++)
         if (continue_once(ARS__RUN_P, number)) return;
     is_snapshot = true;
-    ars__at_work();
     ars__me.role = ARS__RUN_P;
     ars__at_site(ARS_NO_SITE);
     ars__me.rng = ars__stream(ARS__RUN_P, s->want_runs_p - 1);
@@ -181,7 +177,6 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
     atomic_store_explicit(&s->where.site, ARS_NO_SITE, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->where.beat, 2, memory_order_relaxed); /* never a number of an earlier trace */
     atomic_store_explicit(&s->where.stray, 0, memory_order_relaxed);
-    atomic_store_explicit(&s->where.pid, 0, memory_order_relaxed);
     atomic_store(&s->channel.state, ARS__IDLE);
     atomic_store(&s->order, ARS__WAIT);
     atomic_store(&s->status, ARS__SLOT_PARKED);
@@ -200,6 +195,7 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
         return;
     }
     pids[slot] = pid;
+    atomic_store_explicit(&s->where.pid, (uint32_t)pid, memory_order_relaxed);
     atomic_fetch_add_explicit(&ars__me.mine->snapshots_alive, 1, memory_order_relaxed);
     ars__me.trace.snapshots++;
     ((uint32_t *)(void *)ars__me.trace.slots.bytes)[loop->record] = slot;
