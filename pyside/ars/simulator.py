@@ -83,10 +83,11 @@ class Simulator(Processes):
     startup_timeout: seconds for the simulator's own initialisation. env: variables to add to its environment.
     show_stdout: let its output through.
 
-    Limits: trace_timeout, seconds that a trace may take of its own time, 0 for no limit; try_timeout, the same for one
-    try of a loop; max_tries, of one entry of a loop; max_snapshots, per worker, so the loops that one trace may enter
-    (default: 256); max_processes, alive at once; max_memory, bytes that each process may allocate on top of what the
-    initialised simulator has, 0 for no limit (default: half of the machine's). max_restarts: how often in a row a
+    Limits: trace_timeout, seconds that a trace may take of its own time (waiting for proposals or for a core does not
+    count), 0 for no limit; try_timeout, the same for one try of a loop; max_tries, of one entry of a loop;
+    max_snapshots, per worker, so the loops that one trace may enter (default: 256); max_processes, alive at once;
+    max_memory, bytes that each process may allocate on top of what the initialised simulator has, 0 for no limit
+    (default: half of the machine's). max_restarts: how often in a row a
     simulator that is lost in the middle of a run is started again without a trace having finished in between.
     """
 

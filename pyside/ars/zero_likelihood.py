@@ -44,9 +44,9 @@ def warn_of_impossible(columns: Columns, sites: Sequence[Site]) -> None:
     if names:
         listed = ", ".join(f'"{name}"' for name in names)
         warnings.warn(
-            f"every weight is 0: the likelihood of {listed} is 0 in all {len(columns.traces):,} traces. The values given lie"
-            " outside what the simulator can produce with the latents that were drawn, for instance beyond the bounds of"
-            " a Uniform. Check the data and their units, or the proposals",
+            f"every weight is 0: the likelihood of {listed} is 0 in all {len(columns.traces):,} traces. The simulator"
+            " cannot produce the values given with any of the latents that were drawn: they may lie beyond the bounds"
+            " of a Uniform, for instance. Check the data and their units, or the proposals",
             ObservationWarning,
             stacklevel=4,
         )

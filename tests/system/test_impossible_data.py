@@ -82,11 +82,15 @@ def test_a_value_beyond_bounds_that_depend_on_latents_has_likelihood_0(
     found = posterior(start(family), value)
     assert not found.failures
     weights = found.log_weights("ars")
-    np.testing.assert_array_equal(np.isneginf(weights), np.floor(10 * found["x"]) < 4 if family == "binomial" else found["x"] < value)
+    np.testing.assert_array_equal(
+        np.isneginf(weights), np.floor(10 * found["x"]) < 4 if family == "binomial" else found["x"] < value
+    )
     assert 0 < np.isneginf(weights).sum() < len(weights)
 
 
-@pytest.mark.parametrize(("family", "value"), [("fixed", 1.5), ("uniform", 1.5), ("categorical", 3.0), ("binomial", 99.0)])
+@pytest.mark.parametrize(
+    ("family", "value"), [("fixed", 1.5), ("uniform", 1.5), ("categorical", 3.0), ("binomial", 99.0)]
+)
 def test_an_observation_that_no_trace_explains_is_named_in_a_warning(
     family: str, value: float, start: Callable[..., ars.Simulator]
 ) -> None:

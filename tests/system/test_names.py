@@ -1,4 +1,4 @@
-"""Names of sites: two sites never share an address, bytes that are not UTF-8 are shown, and a score that overflows says where.
+"""Two sites never share an address, names that are not UTF-8 are shown, and a score that overflows says where.
 
 names/names.c names its sites in one way per argument, in the traces whose first draw says so.
 """
@@ -91,7 +91,13 @@ def test_slashes_that_share_nothing_are_names_like_others(start: Callable[..., a
     found = posterior(start("harmless"))
     assert not found.failures
     addresses = {(site.kind.name, site.address) for site in found.sites}
-    assert {("SAMPLE", "b/x"), ("SAMPLE", "b/c/x"), ("SAMPLE", "a/x"), ("SAMPLE", "a/x/y"), ("SAMPLE", "a/b/z")} < addresses
+    assert {
+        ("SAMPLE", "b/x"),
+        ("SAMPLE", "b/c/x"),
+        ("SAMPLE", "a/x"),
+        ("SAMPLE", "a/x/y"),
+        ("SAMPLE", "a/b/z"),
+    } < addresses
     assert {("RESULT", "a/x"), ("RESULT", "a"), ("SAMPLE", "a"), ("LOOP", "a"), ("LOOP", "a/b")} < addresses
 
 
@@ -108,7 +114,9 @@ def test_a_name_that_is_not_utf8_is_shown(way: str, start: Callable[..., ars.Sim
 
 
 def test_an_observation_whose_name_is_not_utf8_is_shown(start: Callable[..., ars.Simulator]) -> None:
-    with pytest.raises(ars.ObservationError, match=r'observes "d\\xe9tecteur", for which no data were given; given: "y"'):
+    with pytest.raises(
+        ars.ObservationError, match=r'observes "d\\xe9tecteur", for which no data were given; given: "y"'
+    ):
         posterior(start("latin1_observe"))
 
 
@@ -129,3 +137,20 @@ def test_a_log_likelihood_that_overflows_downwards_is_a_likelihood_of_0(start: C
     found = posterior(start("factors_down"))
     assert not found.failures
     assert np.isneginf(found.log_weights("ars")[found["bad"] == 1]).all()
+
+
+def test_with_proposals_by_hand_the_advice_can_be_followed(start: Callable[..., ars.Simulator]) -> None:
+    """No command line has them, so a failure does not advise ars replay."""
+    sim = start("factors")
+
+    def again(**which: int) -> ars.TraceFailure:
+        proposals = {"first": ars.Beta(1, 3)}
+        with pytest.raises(ars.TraceFailure) as caught:
+            sim.posterior(observe={"y": 0.1}, budget=BUDGET, proposals=proposals, **which)
+        return caught.value
+
+    error = again(traces=TRACES, seed=SEED)
+    first = error.failures[0]
+    assert f"sim.posterior(..., traces=1, first_trace={first.trace}, seed={SEED}), with the same data" in str(error)
+    assert "ars replay" not in str(error)
+    assert again(traces=1, first_trace=first.trace, seed=SEED).failures == (first,)

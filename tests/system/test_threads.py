@@ -68,7 +68,9 @@ def right(program: Path) -> dict[str, ars.Posterior]:
 
 
 def says(call: str) -> str:
-    return rf"a second thread called {call}\. Only the thread that called ars_main, or ars_next_trace .*OMP_NUM_THREADS=1"
+    return (
+        rf"a second thread called {call}\. Only the thread that called ars_main, or ars_next_trace .*OMP_NUM_THREADS=1"
+    )
 
 
 def check(found: ars.Posterior, right: ars.Posterior, call: str) -> None:
@@ -164,7 +166,16 @@ def test_a_libars_that_is_loaded_late_knows_its_thread(program: Path, tmp_path: 
     (tmp_path / "loader.c").write_text(LOADER)
     compiler = COMPILERS[0]
     include = ROOT / "bridge" / "include"
-    shared = ["-shared", "-fPIC", "-Dmain=simulate", f"-I{include}", SOURCE, f"-L{build}", "-lars", f"-Wl,-rpath,{build}"]
+    shared = [
+        "-shared",
+        "-fPIC",
+        "-Dmain=simulate",
+        f"-I{include}",
+        SOURCE,
+        f"-L{build}",
+        "-lars",
+        f"-Wl,-rpath,{build}",
+    ]
     subprocess.run([compiler, "-O2", "-pthread", *shared, "-o", library], check=True)
     subprocess.run([compiler, "-O2", "-pthread", tmp_path / "loader.c", "-ldl", "-o", loader], check=True)
     assert alone(loader, str(library), "nothing").stdout == alone(program, "nothing").stdout
