@@ -32,9 +32,10 @@ def impossible_observations(columns: Columns, sites: Sequence[Site]) -> list[str
     zero = np.isneginf(columns.observes["log_p"])
     if not complete or not zero.any():
         return []
-    owner = np.repeat(np.arange(len(columns.traces)), columns.traces["n_observes"])
-    pairs = np.unique(np.stack([columns.observes["site"][zero].astype(np.int64), owner[zero]]), axis=1)
-    found, traces = np.unique(pairs[0], return_counts=True)
+    total = len(columns.traces)
+    owner = np.repeat(np.arange(total), columns.traces["n_observes"])
+    pairs = np.unique(columns.observes["site"][zero].astype(np.int64) * total + owner[zero])  # a site and a trace, once
+    found, traces = np.unique(pairs // total, return_counts=True)
     return [sites[number].address for number in found[traces == complete].tolist()]
 
 
@@ -43,8 +44,9 @@ def warn_of_impossible(columns: Columns, sites: Sequence[Site]) -> None:
     names = impossible_observations(columns, sites)
     if names:
         listed = ", ".join(f'"{name}"' for name in names)
+        complete = np.count_nonzero(columns.traces["failure"] == 0)
         warnings.warn(
-            f"every weight is 0: the likelihood of {listed} is 0 in all {len(columns.traces):,} traces. The simulator"
+            f"every weight is 0: the likelihood of {listed} is 0 in all {complete:,} finished traces. The simulator"
             " cannot produce the values given with any of the latents that were drawn: they may lie beyond the bounds"
             " of a Uniform, for instance. Check the data and their units, or the proposals",
             ObservationWarning,

@@ -189,11 +189,10 @@ def test_a_mistake_in_a_continuation_is_named(
 def test_an_endless_trace_ends_at_its_time_limit(
     where: str, start: Callable[..., ars.Simulator], right: dict[str, ars.Posterior]
 ) -> None:
-    began = time.monotonic()
+    """Two seconds of its own time, which on a busy machine are many: the limit of this test is the one for a hang."""
     few = int(np.flatnonzero(right["bad"]["mistaken"] == 1)[1]) + 1  # two traces fail
     sim = start("endless", where, trace_timeout=2.0)
     check(sim, right["bad"], "timeout", r"2 s.*trace_timeout", traces=few)
-    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("where", ["in_trace", "in_continuation"])

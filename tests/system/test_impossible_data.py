@@ -94,7 +94,9 @@ def test_a_value_beyond_bounds_that_depend_on_latents_has_likelihood_0(
 def test_an_observation_that_no_trace_explains_is_named_in_a_warning(
     family: str, value: float, start: Callable[..., ars.Simulator]
 ) -> None:
-    with pytest.warns(ars.ObservationWarning, match=r'every weight is 0: the likelihood of "y" is 0 in all 100 traces'):
+    with pytest.warns(
+        ars.ObservationWarning, match=r'every weight is 0: the likelihood of "y" is 0 in all 100 finished traces'
+    ):
         found = posterior(start(family), value)
     assert not found.failures
     assert np.isneginf(found.log_weights("ars")).all()
