@@ -42,9 +42,9 @@ static inline const char *ars__call_name(uint32_t call) {
 }
 
 #define ARS__THREADS_ADVICE                                                                                            \
-    "Only the thread that called ars_main, or ars_next_trace for the first time, may call libars. Make the draws "     \
-    "there "                                                                                                           \
-    "and hand the values to the other threads, or run the simulator with one thread (for instance OMP_NUM_THREADS=1)"
+    "Only the thread that called ars_main, or ars_next_trace for the first time, may call libars. Make the draws in "  \
+    "that thread and hand the values to the others, or run the simulator with one thread (for instance "               \
+    "OMP_NUM_THREADS=1)"
 
 /* If a second thread ended this process: kind and text of the failure. */
 static inline bool ars__stray_describe(const struct ars__where *where, struct ars_wire_failure *failure) {
@@ -66,7 +66,8 @@ enum {
     ARS__OWNER = 1,
     ARS__PLAIN = 2 /* the owner, in a trace of the plain simulator: it may draw without another look */
 };
-extern _Thread_local unsigned char ars__thread __attribute__((tls_model("initial-exec"), visibility("hidden")));
+#define ARS__INITIAL_EXEC __attribute__((tls_model("initial-exec"), visibility("hidden")))
+extern _Thread_local unsigned char ars__thread ARS__INITIAL_EXEC;
 
 void ars__thread_claim(void); /* the first thread to ask for a trace owns libars; fails in any other */
 void ars__thread_refuse(enum ars__call call);
