@@ -156,8 +156,8 @@ static double sample_latent(const char *name, const ars_dist *prior) {
 }
 
 /* The plain simulator pays for a look at its thread and its parameters, not more: what follows is out of its way. */
-static inline double quick(const ars_dist *d) {
-    return ars__thread == ARS__PLAIN ? ars__dist_quick(d, &ars__me.rng) : NAN;
+static inline double quick(const char *name, const ars_dist *d) {
+    return ars__thread == ARS__PLAIN && name && *name ? ars__dist_quick(d, &ars__me.rng) : NAN;
 }
 
 static __attribute__((noinline)) double sample(const char *caller, const char *name, const ars_dist *d) {
@@ -171,7 +171,7 @@ static __attribute__((noinline)) double sample(const char *caller, const char *n
 }
 
 double ars_sample(const char *name, ars_dist d) {
-    double drawn = name && *name ? quick(&d) : NAN;
+    double drawn = quick(name, &d);
     return isnan(drawn) ? sample(CALLER(sizeof d), name, &d) : drawn;
 }
 
@@ -185,7 +185,7 @@ static __attribute__((noinline)) double draw(const char *caller, const ars_dist 
 }
 
 double ars_draw(ars_dist d) {
-    double drawn = quick(&d);
+    double drawn = quick("nuisance", &d);
     return isnan(drawn) ? draw(CALLER(sizeof d), &d) : drawn;
 }
 
@@ -245,7 +245,7 @@ static __attribute__((noinline)) double observe(const char *caller, const char *
 }
 
 double ars_observe(const char *name, ars_dist d) {
-    double drawn = name && *name ? quick(&d) : NAN;
+    double drawn = quick(name, &d);
     return isnan(drawn) ? observe(CALLER(sizeof d), name, &d) : drawn;
 }
 
