@@ -13,6 +13,7 @@
 
 #include "crash_says.h"
 #include "host.h"
+#include "threads.h"
 
 enum { SPAWN_LIMIT_S = 60, KILL_LIMIT_S = 10, STOP_LIMIT_MS = 2000, FORK_TRIES = 5, FIRST_BACKOFF_MS = 100 };
 enum { MESSAGES_PER_TURN = 4 * ARS__MAX_WORKERS }; /* more than the zygote ever has to say at once */
@@ -71,8 +72,10 @@ void ars__family_where(const struct host *host, const struct ars__where *where, 
 
 static struct ars_wire_failure failure_of(const struct host *host, const struct worker *worker, int status) {
     struct ars_wire_failure f = {.trace = ars__current_trace(worker)};
-    ars__family_where(host, &ars__worker_at(host->shm, host->per_worker, (uint32_t)(worker - host->workers))->where,
-                      &f);
+    const struct ars__where *where =
+        &ars__worker_at(host->shm, host->per_worker, (uint32_t)(worker - host->workers))->where;
+    ars__family_where(host, where, &f);
+    if (ars__stray_describe(where, &f)) return f;
     if (WIFSIGNALED(status)) {
         f.kind = ARS_FAIL_CRASH;
         f.detail = WTERMSIG(status);
@@ -132,6 +135,8 @@ static void reset(struct host *host, uint32_t w) {
     atomic_store(&shared->ring_full, 0);
     atomic_store(&shared->snapshots_alive, 0);
     ars__family_count(host, w);
+    atomic_store(&shared->where.stray, 0);
+    atomic_store(&shared->where.pid, 0);
     atomic_store(&shared->where.beat, (atomic_load(&shared->where.beat) | 1) + 1); /* not in a try */
     struct buffer kept = worker->bytes;
     kept.size = 0;
@@ -199,6 +204,7 @@ void ars__family_receive(struct host *host) {
         struct worker *worker = &host->workers[m.worker];
         if (m.op == ARS__STARTED && worker->state == WORKER_SPAWNING) {
             worker->state = WORKER_ALIVE;
+            worker->pid = m.pid;
             worker->fork_tries = 0;
             host->run.counters.workers_started++;
         } else if (m.op == ARS__DIED) {

@@ -2,7 +2,8 @@
  *
  * One thread does all the work (loop.c); a second one only turns the segment's doorbell into a descriptor that can be
  * polled (wake.c). The parts: link.c speaks ZeroMQ, session.c obeys the controller, relay.c and sites.c answer questions,
- * records.c and columns.c carry traces, schedule.c hands out work and keeps the time, family.c talks to the zygote. */
+ * records.c and columns.c carry traces, schedule.c hands out work, timing.c and cores.c keep the time, family.c talks to the
+ * zygote. */
 #ifndef ARS_HOST_H
 #define ARS_HOST_H
 
@@ -27,6 +28,21 @@ enum worker_state {
     WORKER_GAVE_UP  /* fork was refused too often in this run */
 };
 
+/* What the kernel says of a process: nanoseconds that it ran, and that it was ready to run and waited for a core. */
+struct cpu_reading {
+    pid_t pid;
+    uint64_t ran, waited;
+    bool runnable; /* known only if the numbers are those of the last reading, or 0 */
+};
+
+/* The readings of one process after another, in turns that follow each other: cores.c. */
+struct cpu_clock {
+    struct cpu_reading last; /* pid 0: none */
+    int64_t credit;          /* of its own time: left out too early (positive), or counted too early */
+    double share;            /* of its time that was last its own */
+    uint64_t at;             /* when it was last read */
+};
+
 /* The host's own knowledge of a channel: what is in the segment may be anything. */
 struct channel {
     bool waiting;      /* TAKEN: the controller has the question, or several */
@@ -39,11 +55,13 @@ struct channel {
     bool full;                                  /* one did not fit: those after it are not handed over either */
     uint32_t site;                              /* that it asks about */
     uint32_t beat;                              /* of the process's tries, when last looked at */
-    uint64_t tried;                             /* time since it changed */
+    uint64_t tried, tried_wall;                 /* time since it changed: the process's own, and all */
+    struct cpu_clock cpu;
 };
 
 struct worker {
     enum worker_state state; /* its process is the zygote's to signal: to us its number may be somebody else's by now */
+    pid_t pid;               /* so it is for reading times only */
     unsigned fork_tries;
     uint64_t retry_at;
     uint64_t answer_by; /* SPAWNING, DYING: the zygote is stuck after this */
@@ -62,8 +80,9 @@ struct worker {
     uint32_t at_work;
     struct ars_wire_failure snapshot_failure; /* kind not 0: what the trace will fail with */
 
-    /* Its own time in the current trace. The clock stands still while the controller is asked (waiting > 0). */
-    uint64_t begun, spent, since, looked;
+    /* Its time in the current trace. The clock stands still while the controller is asked (waiting > 0). `spent` is all of it,
+     * `own` leaves out waiting for a core; `counted` is the part of `spent` that `own` knows of. */
+    uint64_t begun, spent, since, looked, own, counted;
     uint64_t begun_before; /* heartbeats when it got its order; there is one per trace */
     uint32_t waiting;
 
@@ -147,8 +166,9 @@ struct host {
     unsigned ticket_bits; /* of a ticket that name the channel */
     struct run run;
     uint64_t now, next_tick;
-    bool look_at_all; /* some rings may hold more than attention bits say */
-    bool quit;        /* end in good order */
+    bool counts_cores; /* the kernel says how long a process waited for a core */
+    bool look_at_all;  /* some rings may hold more than attention bits say */
+    bool quit;         /* end in good order */
     bool zygote_lost;
     bool zygote_reaped;
     int zygote_status;
@@ -205,7 +225,8 @@ void ars__session_receive(struct host *host); /* all that is there */
 /* ---- sites.c ----------------------------------------------------------------------------------------------------- */
 bool ars__sites_open(struct host *host);
 ars__known_sites ars__sites_known(const struct host *host);
-/* Fills in the id (ARS_NO_SITE if there is no room), and the distribution kind that the site was first met with. */
+/* Fills in the id (ARS_NO_SITE if there is no room), and what the site was first met with: its kind of distribution, and in
+ * `reserved` how many bytes of its address are the loops around it. */
 void ars__site_identify(struct host *host, struct ars_wire_site *site, const void *name);
 /* Sites that the controller knows from an earlier family, with their ids; before the family has any of its own. */
 void ars__sites_adopt(struct host *host, const unsigned char *frame, const struct ars_wire_header *header);
@@ -248,10 +269,21 @@ void ars__requeue(struct host *host, uint64_t first, uint64_t count);
 void ars__worker_look(struct host *host, uint32_t worker); /* its records and its order; gives the next one */
 void ars__schedule(struct host *host);                     /* spawns, hands out, fails what is hopeless */
 void ars__run_finish(struct host *host);                   /* DONE, if it is */
+
+/* ---- timing.c ---------------------------------------------------------------------------------------------------- */
 /* The clock of a trace: call before `waiting` changes, and on every tick. */
 void ars__clock(struct host *host, struct worker *worker);
 void ars__clock_reset(struct host *host, struct worker *worker);
 void ars__tick(struct host *host);
+
+/* ---- cores.c ----------------------------------------------------------------------------------------------------- */
+/* A trace, or a try, that takes so many times its limit ends, whatever it was waiting for. */
+enum { ARS__MOST_WAITING = 100 };
+bool ars__cores_counted(void); /* by this kernel */
+bool ars__cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now);
+/* The nanoseconds of `elapsed`, the time since the last reading, that the process had for itself. `now` is NULL if it could
+ * not be read: then its share of the last time counts. */
+uint64_t ars__own_time(struct cpu_clock *clock, const struct cpu_reading *now, uint64_t elapsed);
 
 /* ---- replay.c ---------------------------------------------------------------------------------------------------- */
 /* Whether the trace that ended like this is to be run again. */

@@ -35,13 +35,18 @@ static bool answer_site(struct host *host, struct ars__channel *box, unsigned ch
     size_t used;
     if (size < sizeof site) return snprintf(why->text, sizeof why->text, "a site question of %u bytes", size), false;
     memcpy(&site, body, sizeof site);
-    site.id = 0; /* the question has none yet */
+    uint32_t path_size = site.reserved;
+    site.id = 0;       /* the question has none yet */
+    site.reserved = 0; /* as on the wire */
     memcpy(body, &site, sizeof site);
     /* The address may come with or without its padding; the body has been zeroed beyond `size`. */
     if (!ars__check_site(body, ARS_WIRE_PAD(size), &used, why)) return false;
     if (size != used && size != sizeof site + site.name_size)
         return snprintf(why->text, sizeof why->text, "a site question of %u bytes has content for %zu", size, used),
                false;
+    if (path_size >= site.name_size)
+        return snprintf(why->text, sizeof why->text, "a site without a name of its own"), false;
+    site.reserved = path_size;
     ars__site_identify(host, &site, body + sizeof site);
     answer(box, &site, sizeof site);
     return true;

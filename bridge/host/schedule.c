@@ -1,4 +1,4 @@
-/* schedule.c: the run: which traces are still to do, who does them, and how long each may take. */
+/* schedule.c: the run: which traces are still to do, and who does them. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,10 +6,7 @@
 #include "futex.h"
 #include "host.h"
 
-enum { TICK_MS = 50, LONGEST_CHUNK = 256, IDLE_LIMIT_S = 10, FAILURES_PER_TURN = 1024 };
-
-/* A single step of a trace's clock counts for no more than this: if we were stopped ourselves, nobody's time is up. */
-#define ARS__LONGEST_STEP (250 * ARS__MS)
+enum { LONGEST_CHUNK = 256, FAILURES_PER_TURN = 1024 };
 
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
 
@@ -62,6 +59,7 @@ void ars__run_start(struct host *host, const unsigned char *frame) {
     run->chunk = asks || (config.flags & ARS_RUN_ESTIMATE) ? 1 : LONGEST_CHUNK;
 
     host->unanswered = 0;
+    host->counts_cores = ars__cores_counted();
 
     memcpy(host->shm->data, frame + sizeof config, data_size);
     *shared = (struct ars__run){.number = config.header.run,
@@ -211,101 +209,4 @@ void ars__schedule(struct host *host) {
         hope |= worker->state != WORKER_GAVE_UP;
     }
     if (!hope && run->queued) run->hopeless = run->fork_failure;
-}
-
-/* ---- time -------------------------------------------------------------------------------------------------------- */
-
-void ars__clock(struct host *host, struct worker *worker) {
-    uint64_t step = host->now - worker->since;
-    worker->since = host->now;
-    if (!worker->has_order || worker->waiting || host->blocked) return;
-    worker->spent += step < ARS__LONGEST_STEP ? step : ARS__LONGEST_STEP;
-}
-
-void ars__clock_reset(struct host *host, struct worker *worker) {
-    worker->spent = 0;
-    worker->since = host->now;
-}
-
-static void check_time(struct host *host, uint32_t w) {
-    struct worker *worker = &host->workers[w];
-    uint64_t begun =
-        atomic_load_explicit(&ars__worker_at(host->shm, host->per_worker, w)->traces_begun, memory_order_relaxed);
-    if (begun - worker->begun_before > worker->count) { /* or a heart that races would keep the clock at 0 for ever */
-        ars__family_condemn(host, w, ARS_FAIL_PROTOCOL,
-                            "the simulator's process said that it had begun more traces than it was given");
-        return;
-    }
-    if (begun != worker->begun) {
-        worker->begun = begun;
-        ars__clock_reset(host, worker);
-        return;
-    }
-    ars__clock(host, worker);
-    double limit = host->run.config.trace_timeout, spent = (double)worker->spent / (double)ARS__S;
-    if (worker->finished < worker->count) {
-        if (limit > 0 && spent > limit)
-            ars__family_condemn(
-                host, w, ARS_FAIL_TIMEOUT,
-                "the trace took more than %g s of its own time (waiting for the controller not counted); "
-                "raise trace_timeout if the simulator needs longer",
-                limit);
-    } else if (spent > (limit > IDLE_LIMIT_S ? limit : IDLE_LIMIT_S)) {
-        ars__family_kill(host, w); /* all its traces are in; it hangs between two of them */
-    }
-}
-
-/* The time of the present try of one process; the step is that of the tick. */
-static void check_try(struct host *host, uint32_t w, uint32_t channel, const struct ars__where *where, uint64_t step) {
-    struct channel *c = &host->channels[channel];
-    uint32_t beat = atomic_load_explicit(&where->beat, memory_order_relaxed);
-    bool stands = c->waiting || host->blocked;
-    if (beat != c->beat || !(beat & 1)) {
-        c->beat = beat;
-        c->tried = 0;
-    } else if (!stands) {
-        c->tried += step;
-    }
-    double limit = host->run.config.try_timeout;
-    if ((double)c->tried / (double)ARS__S <= limit) return;
-    struct ars_wire_failure at;
-    ars__family_where(host, where, &at);
-    int size = 1;
-    const char *loop = at.loop == ARS_NO_SITE ? "?" : ars__site_address(host, at.loop, &size);
-    ars__family_condemn(host, w, ARS_FAIL_TRY_TIMEOUT,
-                        "one try of the loop %.*s took more than %g s; raise try_timeout if the simulator needs longer",
-                        size < 200 ? size : 200, loop, limit);
-    host->workers[w].doom.loop = at.loop;
-    host->workers[w].doom.site = at.site;
-}
-
-static void check_tries(struct host *host, uint32_t w) {
-    struct worker *worker = &host->workers[w];
-    uint64_t step = host->now - worker->looked;
-    worker->looked = host->now;
-    if (host->run.config.try_timeout <= 0) return;
-    if (step > ARS__LONGEST_STEP) step = ARS__LONGEST_STEP;
-    check_try(host, w, w, &ars__worker_at(host->shm, host->per_worker, w)->where, step);
-    uint32_t slots[ARS__MAX_SNAPSHOTS], n = ars__records_at_work(host, w, slots);
-    for (uint32_t i = 0; i < n && worker->state == WORKER_ALIVE; i++)
-        check_try(host, w, ars__snapshot_channel(host->n_workers, host->per_worker, w, slots[i]),
-                  &ars__snapshot_at(host->shm, host->per_worker, w, slots[i])->where, step);
-}
-
-void ars__tick(struct host *host) {
-    if (host->now < host->next_tick) return;
-    host->next_tick = host->now + TICK_MS * ARS__MS;
-    ars__family_reap(host);
-    for (uint32_t w = 0; w < host->n_workers && !host->zygote_lost; w++) {
-        struct worker *worker = &host->workers[w];
-        if (worker->state == WORKER_ALIVE && worker->has_order) {
-            if (!host->blocked) ars__worker_look(host, w);
-            if (!host->blocked) ars__relay_missed(host, w);
-            if (worker->state == WORKER_ALIVE && worker->has_order) check_time(host, w);
-            if (worker->state == WORKER_ALIVE && worker->has_order) check_tries(host, w);
-        } else if ((worker->state == WORKER_SPAWNING || worker->state == WORKER_DYING) &&
-                   host->now > worker->answer_by) {
-            ars__family_lost(host);
-        }
-    }
 }

@@ -6,9 +6,12 @@
 
 enum { TABLE_SIZE = 2 * ARS_WIRE_MAX_SITES }; /* a power of two, never more than half full */
 
+#define UNKNOWN_PATH UINT32_MAX /* the site is known from an earlier family, and not met in this one */
+
 struct site {
     uint16_t kind, dist;
     uint32_t name_size, name_at;
+    uint32_t path_size; /* bytes of the address that are the loops around it */
 };
 
 bool ars__sites_open(struct host *host) {
@@ -43,7 +46,7 @@ static void announce(struct host *host, uint32_t id, const void *name) {
 static uint32_t add(struct host *host, const struct ars_wire_site *site, const void *name, bool is_news) {
     if (host->n_sites == ARS_WIRE_MAX_SITES || host->names.size + site->name_size > ARS__NAME_BYTES) return ARS_NO_SITE;
     uint32_t id = host->n_sites++, at = (uint32_t)host->names.size;
-    host->sites[id] = (struct site){site->kind, site->dist, site->name_size, at};
+    host->sites[id] = (struct site){site->kind, site->dist, site->name_size, at, site->reserved};
     host->site_kinds[id] = (uint8_t)site->kind;
     host->site_dists[id] = (uint8_t)site->dist;
     ars__buffer_add(&host->names, name, site->name_size);
@@ -64,11 +67,13 @@ static void identify(struct host *host, struct ars_wire_site *site, const void *
     uint32_t at = hash(site->kind, name, site->name_size) % TABLE_SIZE;
     for (; host->site_table[at] != UINT32_MAX; at = (at + 1) % TABLE_SIZE) {
         uint32_t id = host->site_table[at];
-        const struct site *s = &host->sites[id];
+        struct site *s = &host->sites[id];
         if (s->kind == site->kind && s->name_size == site->name_size &&
             !memcmp(host->names.data + s->name_at, name, s->name_size)) {
             site->id = id;
             site->dist = s->dist;
+            if (s->path_size == UNKNOWN_PATH) s->path_size = site->reserved;
+            site->reserved = s->path_size;
             return;
         }
     }
@@ -86,6 +91,7 @@ void ars__sites_adopt(struct host *host, const unsigned char *frame, const struc
         struct ars_wire_site site;
         memcpy(&site, frame + at, sizeof site);
         uint32_t expected = host->n_sites, wanted = site.id;
+        site.reserved = UNKNOWN_PATH;
         identify(host, &site, frame + at + sizeof site, false);
         if (wanted != expected || site.id != expected) {
             ars__give_up(host, "SITES from the controller: site %u comes out of turn, twice or is one too many",

@@ -13,14 +13,25 @@
  * controller, the same program is run backwards: see README.md.
  *
  * Before you begin:
- *  - One thread. libars forks the simulator in the middle of its loops; a process with a second thread is refused with
- *    a clear error.
+ *  - One thread. The thread that calls ars_main, or ars_next_trace for the first time, owns libars: it alone may draw,
+ *    observe, record and mark loops. Other threads may compute. A call from another thread ends its trace with the
+ *    failure `threads`; started alone, the program says so on stderr and aborts (only loop marks do nothing then).
+ *    libars forks the simulator in the middle of its loops, so no other thread may exist when the first trace begins or
+ *    a marked loop is entered.
  *  - Every loop is left through rs_end(). Leaving it by return, exception or longjmp is an error that names the loop. One
  *    way out cannot be told from a retry: break without rs_end, when the same call of the function then enters the same
  *    loop again and does end it. So write rs_end before every break.
  *  - Nothing is observed (ars_observe, ars_factor) inside a loop.
  *  - A try of a loop must not depend on the tries before it: the loop's acceptance probability is a function of the
  *    state at its entry.
+ *  - rs_end means "accepted". A loop that gives up after a number of tries must not call rs_end for that: the weights
+ *    would count the last try as accepted. Let the loop go on and set max_tries, which fails the trace as
+ *    `too_many_tries`; or fail the trace yourself with exit(), reported as `exit`. Choose a limit that is rarely met.
+ *  - Random numbers inside a marked loop come from ars_sample and ars_draw. A generator of the simulator's own (rand,
+ *    std::mt19937) is copied by each fork: every continuation repeats the numbers that follow the loop's entry, its
+ *    tries are not independent, and the estimated acceptance is wrong. Nothing can check this.
+ *  - Names are UTF-8. "/" separates a site from the loops around it: a name may hold it, but "a/x" outside any loop and
+ *    "x" in the loop "a" would be one site, which fails the trace.
  *  - An array of variable length is declared after rs_start, or outside the function that holds the loop: declared before
  *    rs_start in a block that is entered again, GCC keeps its memory until the function returns, and Clang takes the
  *    mark of the loop away with it, which is reported as a loop that was left.
@@ -84,13 +95,19 @@ ARS_API double ars_sample(const char *name, ars_dist d);
 ARS_API double ars_draw(ars_dist d);
 
 /* Data. With data given: scores it and returns it; else draws it. Calls with the same name in one trace take the
- * elements of the given array in order. */
+ * elements of the given array in order.
+ *
+ * A given value that the distribution cannot take, whatever its parameters, is an error in the data (`observation`, which
+ * ends the run): a fraction or a negative number from a Poisson, Binomial or Categorical, other than 0 or 1 from a
+ * Bernoulli, a negative number from an Exponential, Gamma or Weibull, 0 or less from a LogNormal, anything outside 0 to 1
+ * from a Beta. Bounds that are parameters may depend on latents, so a value beyond them has likelihood 0: outside a Uniform
+ * or TruncatedNormal, above the n of a Binomial or the k of a Categorical. */
 ARS_API double ars_observe(const char *name, ars_dist d);
 
 /* n independent Normals at once; `value` (may be NULL) receives what was observed. */
 ARS_API void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value);
 
-/* Multiplies the likelihood by exp(log_likelihood). */
+/* Multiplies the likelihood by exp(log_likelihood). -INFINITY makes it 0; a sum that overflows upwards is an error. */
 ARS_API void ars_factor(const char *name, double log_likelihood);
 
 /* Quantities of interest, recorded with the trace. */

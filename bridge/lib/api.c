@@ -48,10 +48,13 @@ static bool next_alone(void) {
 
 bool ars_next_trace(void) {
     int kept = errno;
+    if (ars__me.role != ARS__FOREIGN) ars__thread_claim();
     if (ars__me.role == ARS__UNDECIDED) decide();
     if (ars__me.role == ARS__FOREIGN) ars__fail(ARS_FAIL_MISUSE, 0, "ars_next_trace was called");
     if (ars__continuing()) ars__loops_reset();
-    bool more = ars__me.role == ARS__ALONE ? next_alone() : ars__worker_next();
+    bool alone = ars__me.role == ARS__ALONE;
+    bool more = alone ? next_alone() : ars__worker_next();
+    if (alone) ars__thread = more ? ARS__PLAIN : ARS__OWNER;
     errno = kept;
     return more;
 }
@@ -82,7 +85,9 @@ bool ars_standalone(void) {
 #define CALLER(bytes_on_stack) ((const char *)__builtin_frame_address(0) - 1 + 0 * (bytes_on_stack))
 #endif
 
-static void check_call(const char *caller, const char *what, const char *name) {
+static void check_call(const char *caller, enum ars__call call, const char *name) {
+    const char *what = ars__call_name(call);
+    ars__thread_check(call);
     if (!ars__me.in_trace)
         ars__fail(ARS_FAIL_OUTSIDE_TRACE, 0,
                   "%s(\"%.80s\") was called outside a trace: call it from the model that ars_main runs, or after "
@@ -150,13 +155,13 @@ static double sample_latent(const char *name, const ars_dist *prior) {
     return value;
 }
 
-/* The plain simulator pays for a look at its role and its parameters, not more: what follows is out of its way. */
-static inline double quick(const ars_dist *d) {
-    return ars__me.role == ARS__ALONE && ars__me.in_trace ? ars__dist_quick(d, &ars__me.rng) : NAN;
+/* The plain simulator pays for a look at its thread and its parameters, not more: what follows is out of its way. */
+static inline double quick(const char *name, const ars_dist *d) {
+    return ars__thread == ARS__PLAIN && name && *name ? ars__dist_quick(d, &ars__me.rng) : NAN;
 }
 
 static __attribute__((noinline)) double sample(const char *caller, const char *name, const ars_dist *d) {
-    check_call(caller, "ars_sample", name);
+    check_call(caller, ARS__CALL_SAMPLE, name);
     check_dist(d, "ars_sample", name);
     int kept = errno;
     bool plain = ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P;
@@ -166,12 +171,12 @@ static __attribute__((noinline)) double sample(const char *caller, const char *n
 }
 
 double ars_sample(const char *name, ars_dist d) {
-    double drawn = name && *name ? quick(&d) : NAN;
+    double drawn = quick(name, &d);
     return isnan(drawn) ? sample(CALLER(sizeof d), name, &d) : drawn;
 }
 
 static __attribute__((noinline)) double draw(const char *caller, const ars_dist *d) {
-    check_call(caller, "ars_draw", "nuisance");
+    check_call(caller, ARS__CALL_DRAW, "nuisance");
     check_dist(d, "ars_draw", "nuisance");
     int kept = errno;
     double value = ars__dist_sample(d, &ars__me.rng);
@@ -180,44 +185,72 @@ static __attribute__((noinline)) double draw(const char *caller, const ars_dist 
 }
 
 double ars_draw(ars_dist d) {
-    double drawn = quick(&d);
+    double drawn = quick("nuisance", &d);
     return isnan(drawn) ? draw(CALLER(sizeof d), &d) : drawn;
 }
 
 /* ---- data ------------------------------------------------------------------------------------------------------------------ */
 
-static void record_observed(const char *name, unsigned kind, const double *values, size_t n, double log_p, bool given) {
+/* -inf is a likelihood of 0; a sum that is too large for a double is a mistake, and says so where it happens. */
+static void add_log_likelihood(const char *what, const char *name, double log_p) {
+    double before = ars__me.trace.log_likelihood, sum = before + log_p;
+    if (sum == INFINITY)
+        ars__fail(
+            ARS_FAIL_NAN, 0,
+            "%s(\"%.80s\"): the trace's log likelihood overflowed: it was %g, and %g was added. Check the units of "
+            "the terms, and that each is the log of a likelihood",
+            what, name, before, log_p);
+    ars__me.trace.log_likelihood = sum;
+}
+
+/* A value that no parameters could give is a mistake in the data. One that these parameters cannot give, such as one above
+ * the upper end of a Uniform, has likelihood 0: the end may be a latent. */
+static void check_given(const char *name, const ars_dist *d, double value) {
+    const char *must = ars__dist_support(d->kind, value);
+    if (!must) return;
+    char where[60] = "";
+    ars__data_place(name, where, sizeof where);
+    ars__fail(
+        ARS_FAIL_OBSERVATION, 0,
+        "the value %.12g%s given for \"%.80s\" is impossible: the simulator observes it from a %s, whose values are "
+        "%s. Correct observe=",
+        value, where, name, ars__dist_name(d->kind), must);
+}
+
+static void record_observed(const char *what, const char *name, unsigned kind, const double *values, size_t n,
+                            double log_p, bool given) {
     struct ars__trace *t = &ars__me.trace;
     if (isnan(log_p) || (given && log_p == INFINITY))
         ars__fail(ARS_FAIL_NAN, 0, "the log likelihood of \"%.80s\" is %g", name, log_p);
     struct ars_wire_values record = {ars__site_id(name, ARS_SITE_OBSERVE, kind), given ? 0 : (uint32_t)n, log_p};
     ars__buffer_add(&t->observes, &record, sizeof record);
     if (given)
-        t->log_likelihood += log_p;
+        add_log_likelihood(what, name, log_p);
     else
         ars__buffer_add(&t->observed, values, n * sizeof *values);
 }
 
 static __attribute__((noinline)) double observe(const char *caller, const char *name, const ars_dist *d) {
-    check_call(caller, "ars_observe", name);
+    check_call(caller, ARS__CALL_OBSERVE, name);
     check_dist(d, "ars_observe", name);
     bool alone = ars__me.role == ARS__ALONE;
     if (!alone) check_no_loop("ars_observe", name);
     int kept = errno;
     const double *data = alone ? NULL : ars__data_take(name, 1);
+    if (data) check_given(name, d, *data);
     double value = data ? *data : ars__dist_sample(d, &ars__me.rng);
-    if (!alone) record_observed(name, d->kind, &value, 1, ars__dist_log_density(d, value), data != NULL);
+    if (!alone) record_observed("ars_observe", name, d->kind, &value, 1, ars__dist_log_density(d, value), data != NULL);
     errno = kept;
     return value;
 }
 
 double ars_observe(const char *name, ars_dist d) {
-    double drawn = name && *name ? quick(&d) : NAN;
+    double drawn = quick(name, &d);
     return isnan(drawn) ? observe(CALLER(sizeof d), name, &d) : drawn;
 }
 
 void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value) {
-    check_call(CALLER(0), "ars_observe_normals", name);
+    check_call(CALLER(0), ARS__CALL_OBSERVE_NORMALS, name);
     bool alone = ars__me.role == ARS__ALONE;
     if (!alone) check_no_loop("ars_observe_normals", name);
     int kept = errno;
@@ -233,18 +266,18 @@ void ars_observe_normals(const char *name, const double *mean, const double *std
         if (drawn) drawn[i] = x;
         log_p += ars__dist_log_density(&d, x);
     }
-    if (!alone) record_observed(name, ARS_DIST_NORMAL, drawn, n, log_p, data != NULL);
+    if (!alone) record_observed("ars_observe_normals", name, ARS_DIST_NORMAL, drawn, n, log_p, data != NULL);
     if (drawn != value) free(drawn);
     errno = kept;
 }
 
 void ars_factor(const char *name, double log_likelihood) {
-    check_call(CALLER(0), "ars_factor", name);
+    check_call(CALLER(0), ARS__CALL_FACTOR, name);
     if (isnan(log_likelihood) || log_likelihood == INFINITY)
         ars__fail(ARS_FAIL_NAN, 0, "ars_factor(\"%.80s\"): the log likelihood is %g", name, log_likelihood);
     if (ars__me.role == ARS__ALONE) return;
     check_no_loop("ars_factor", name);
-    ars__me.trace.log_likelihood += log_likelihood;
+    add_log_likelihood("ars_factor", name, log_likelihood);
 }
 
 /* ---- results ---------------------------------------------------------------------------------------------------------------- */
@@ -261,11 +294,11 @@ static void add_results(const char *name, const double *value, size_t n) {
 }
 
 void ars_result(const char *name, double value) {
-    check_call(CALLER(0), "ars_result", name);
+    check_call(CALLER(0), ARS__CALL_RESULT, name);
     add_results(name, &value, 1);
 }
 
 void ars_results(const char *name, const double *value, size_t n) {
-    check_call(CALLER(0), "ars_results", name);
+    check_call(CALLER(0), ARS__CALL_RESULTS, name);
     add_results(name, value, n);
 }

@@ -65,12 +65,12 @@ static const char *list_names(char *text, size_t size) {
 
 const double *ars__data_take(const char *name, size_t n) {
     if (!(ars__me.flags & ARS_RUN_POSTERIOR)) return NULL;
-    char names[200];
+    char names[200], shown[100];
     struct given *g = find(name);
     if (!g)
         ars__fail(ARS_FAIL_OBSERVATION, 0,
-                  "the simulator observes \"%.80s\", for which no data were given; given: %s. Add it to observe=", name,
-                  list_names(names, sizeof names));
+                  "the simulator observes \"%s\", for which no data were given; given: %s. Add it to observe=",
+                  ars__shown(name, shown, sizeof shown), list_names(names, sizeof names));
     if (g->n - g->taken < n)
         ars__fail(
             ARS_FAIL_OBSERVATION, 0,
@@ -78,6 +78,11 @@ const double *ars__data_take(const char *name, size_t n) {
             name, g->n, g->taken + n);
     g->taken += n;
     return g->values + g->taken - n;
+}
+
+void ars__data_place(const char *name, char *text, size_t size) {
+    const struct given *g = find(name);
+    if (g && g->n > 1) snprintf(text, size, " (element %zu of %zu)", g->taken - 1, g->n);
 }
 
 void ars__data_end_trace(void) {

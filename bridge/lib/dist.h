@@ -69,6 +69,9 @@ static inline double ars__dist_quick(const ars_dist *d, ars__rng *rng) {
 double ars__dist_sample(const ars_dist *d, ars__rng *rng);
 double ars__dist_log_density(const ars_dist *d, double x);
 
+/* What values of this kind are, if x cannot be one whatever the parameters ("whole numbers from 0"); else NULL. */
+const char *ars__dist_support(unsigned kind, double x);
+
 const char *ars__dist_name(unsigned kind); /* "Normal"; "unknown" for a code we do not know */
 
 /* To and from the wire. ars__dist_encode returns the bytes written (a multiple of 8), or 0 if they do not fit.

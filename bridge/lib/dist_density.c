@@ -117,7 +117,7 @@ double ars__log_truncated_normal(const double *a, double x) {
     double mean = a[0], std = a[1], low = a[2], high = a[3];
     if (x < low || x > high) return -INFINITY;
     struct ars__truncation t = ars__truncate(a);
-    double z = (x - mean) / std;
+    double z = ars__standard(x, mean, std);
     double near = t.flipped ? (high - x) / std : (x - low) / std;
     double shape = t.inside ? -0.5 * z * z : -0.5 * near * (2 * t.a + near);
     if (t.narrow) return shape - log(high - low) - log(narrow_mean(&t));
@@ -142,6 +142,28 @@ static double log_mixture(const ars_dist *d, double x) {
     double sum = 0;
     for (unsigned i = 0; i < components; i++) sum += exp(term[i] - largest);
     return largest + log(sum);
+}
+
+/* Bounds that are parameters (of a Uniform, the n of a Binomial, the k of a Categorical) do not count here. */
+const char *ars__dist_support(unsigned kind, double x) {
+    switch (kind) {
+    case ARS_DIST_BERNOULLI:
+        return x == 0 || x == 1 ? NULL : "0 and 1";
+    case ARS_DIST_CATEGORICAL:
+    case ARS_DIST_POISSON:
+    case ARS_DIST_BINOMIAL:
+        return isfinite(x) && x >= 0 && whole(x) ? NULL : "whole numbers from 0 up";
+    case ARS_DIST_BETA:
+        return x >= 0 && x <= 1 ? NULL : "numbers from 0 to 1";
+    case ARS_DIST_GAMMA:
+    case ARS_DIST_EXPONENTIAL:
+    case ARS_DIST_WEIBULL:
+        return isfinite(x) && x >= 0 ? NULL : "finite numbers from 0 up";
+    case ARS_DIST_LOGNORMAL:
+        return isfinite(x) && x > 0 ? NULL : "finite numbers above 0";
+    default:
+        return isfinite(x) ? NULL : "finite numbers";
+    }
 }
 
 double ars__dist_log_density(const ars_dist *d, double x) {

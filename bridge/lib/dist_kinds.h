@@ -87,6 +87,9 @@ struct ars__truncation {
 };
 struct ars__truncation ars__truncate(const double *a);
 
+/* (x - mean) / std, also where the difference is too large for a double and the quotient is not. */
+double ars__standard(double x, double mean, double std);
+
 /* Normal tail over density, Q(a) / phi(a), for a >= 0. */
 double ars__mills(double a);
 

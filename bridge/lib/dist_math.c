@@ -89,9 +89,14 @@ double ars__mills(double a) {
     return sum / a;
 }
 
+double ars__standard(double x, double mean, double std) {
+    double distance = x - mean;
+    return isinf(distance) && isfinite(x) ? x / std - mean / std : distance / std;
+}
+
 struct ars__truncation ars__truncate(const double *a) {
     double mean = a[0], std = a[1], low = a[2], high = a[3];
-    struct ars__truncation t = {.alpha = (low - mean) / std, .beta = (high - mean) / std};
+    struct ars__truncation t = {.alpha = ars__standard(low, mean, std), .beta = ars__standard(high, mean, std)};
     t.inside = low <= mean && mean <= high;
     t.flipped = high < mean;
     t.a = t.inside ? 0 : t.flipped ? -t.beta : t.alpha;

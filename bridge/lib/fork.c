@@ -104,11 +104,13 @@ pid_t ars__fork_patiently(enum ars__role role, const char *what) {
 
 void ars__reap(pid_t pid, int *status) {
     int kept = errno;
+    ars__at_work(pid);
     while (waitpid(pid, status, 0) < 0) {
         if (errno == EINTR) continue;
         /* The simulator waited for all its children and got ours. It has ended; how is not known any more. */
         *status = -1;
         break;
     }
+    ars__at_work(getpid());
     errno = kept;
 }

@@ -27,7 +27,7 @@ _Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how) {
     ars__fail(
         ARS_FAIL_LOOP_LEFT, 0,
         "the loop %s was left without rs_end (%s). Call rs_end before every way out of it: break, return, exception, "
-        "longjmp",
+        "longjmp. rs_start and rs_end must both stand in the function that holds the loop, not in one that it calls",
         name, how);
 }
 
@@ -212,6 +212,7 @@ void ars__loop_again(struct ars__loop *loop) {
 
 static __attribute__((noinline)) bool start(ars__site *site, const char *frame, const char *pointer, const void *pin) {
     int kept = errno;
+    ars__thread_check(ARS__CALL_RS_START);
     ars__loop_needs_trace(site, "rs_start");
     struct ars__loop *top = ars__top(&ars__me.loops);
     if (top && top->site == site && top->frame == frame) {
@@ -237,6 +238,7 @@ bool ars__rs_start(ars__site *site, void *frame, const void *pin) {
 
 void ars__rs_end(void *frame, const char *file, const char *func) {
     if (ars__me.role == ARS__ALONE) return;
+    ars__thread_check(ARS__CALL_RS_END);
     struct ars__loop *top = ars__top(&ars__me.loops);
     if (!top || top->in_place) {
         const char *slash = strrchr(file, '/');

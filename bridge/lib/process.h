@@ -13,6 +13,7 @@
 #include "ars.h"
 #include "dist.h"
 #include "shm.h"
+#include "threads.h"
 #include "wire.h"
 
 enum ars__role {
@@ -157,6 +158,8 @@ void ars__rejected_close(struct ars__loop *loop); /* the loop is accepted */
 /* The id of `name` below the innermost open loop; asks the host the first time anybody meets it. */
 uint32_t ars__site_id(const char *name, enum ars_site_kind kind, unsigned dist);
 const char *ars__site_address(uint32_t id, int *size); /* for messages: "%.*s" */
+/* A name for messages, with the bytes that are not UTF-8 as \xNN, cut to fit. Returns text. */
+const char *ars__shown(const char *name, char *text, size_t size);
 /* Per id: how often it was met in the trace with this serial number. */
 struct ars__met {
     uint64_t trace;
@@ -177,6 +180,8 @@ void ars__data_begin_run(void);
 void ars__data_begin_trace(void);
 /* The next n given values for `name`; NULL if this run simulates its observations. Fails if they do not fit. */
 const double *ars__data_take(const char *name, size_t n);
+/* Which of several values the one taken last is, for messages: " (element 2 of 10)", from 0; nothing if there is one. */
+void ars__data_place(const char *name, char *text, size_t size);
 void ars__data_end_trace(void);
 
 /* ---- asking the host (ask.c) ------------------------------------------------------------------------------------- */
@@ -316,6 +321,10 @@ static inline void ars__at_loop(uint32_t loop) {
 }
 static inline void ars__at_site(uint32_t site) {
     atomic_store_explicit(&ars__me.where->site, site, memory_order_relaxed);
+}
+/* The trace goes on in this process now: in the child that this one waits for, or in this one again. */
+static inline void ars__at_work(pid_t pid) {
+    atomic_store_explicit(&ars__me.where->pid, (uint32_t)pid, memory_order_relaxed);
 }
 /* A try begins, or (inside: false) the last one is over. */
 static inline void ars__beat(bool inside) {

@@ -108,6 +108,7 @@ void ars__reject(ars__site *site, bool (*call)(void *), void *context) {
     }
     const char *frame = __builtin_frame_address(0);
     int kept = errno;
+    ars__thread_check(ARS__CALL_REJECT);
     check_entry(site, frame);
     struct ars__loop *loop = ars__loop_open(site, frame);
     loop->in_place = true;

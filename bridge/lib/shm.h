@@ -26,7 +26,7 @@
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
-#define ARS__SHM_VERSION 6u
+#define ARS__SHM_VERSION 7u
 
 enum {
     ARS__MAX_WORKERS = 256,
@@ -52,7 +52,8 @@ enum ars__channel_state { ARS__IDLE = 0, ARS__ASKED = 1, ARS__TAKEN = 2, ARS__AN
 enum ars__question {
     ARS__ASK_STEP = 1, /* body: ars_wire_step item -> ars_wire_reply item */
     ARS__ASK_SITE = 2, /* body: ars_wire_site + address -> ars_wire_site with its id, or ARS_NO_SITE if there is no room
-                          (answered by the host alone; a known address gets the id it has) */
+                          (answered by the host alone; a known address gets the id it has). Here `reserved` says how many
+                          bytes of the address are the loops around the site: asked, and as it was when first met */
     ARS__ASK_STEPS = 3 /* body: up to ARS__MOST_STEPS ars_wire_step items, all about one site -> ars_wire_reply items in
                           any order, as many as there is room for; the ticket of each is the place of its question */
 };
@@ -70,9 +71,11 @@ struct ars__channel {
 /* Where a process is, so that its end can be described and a try that takes too long be seen. Written by the process alone;
  * the host believes nothing of it. */
 struct ars__where {
-    _Atomic uint32_t loop; /* the innermost open loop, or ARS_NO_SITE */
-    _Atomic uint32_t site; /* the last one reached in this trace, or ARS_NO_SITE */
-    _Atomic uint32_t beat; /* changes with every try of the outermost loop; odd: inside one */
+    _Atomic uint32_t loop;  /* the innermost open loop, or ARS_NO_SITE */
+    _Atomic uint32_t site;  /* the last one reached in this trace, or ARS_NO_SITE */
+    _Atomic uint32_t beat;  /* changes with every try of the outermost loop; odd: inside one */
+    _Atomic uint32_t pid;   /* of the process that is at work: this one, or the child it waits for. 0: not known */
+    _Atomic uint32_t stray; /* the call that a second thread made before it ended the process (threads.h); 0: none */
 };
 
 /* Orders go host -> worker: first and count, then order_number is increased (futex). The worker runs the traces one

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "process.h"
+#include "wire_check.h"
 
 /* ---- rs_start records of the program ------------------------------------------------------------------------------ */
 
@@ -84,10 +85,57 @@ static void grow(void) {
     free(old);
 }
 
+const char *ars__shown(const char *name, char *text, size_t size) {
+    size_t used = 0, left = strlen(name);
+    text[0] = 0;
+    while (left && used + 5 < size) { /* \xNN and the zero, or a sequence of four and the zero */
+        size_t n = ars__utf8_sequence((const unsigned char *)name, left);
+        if (n)
+            memcpy(text + used, name, n);
+        else
+            snprintf(text + used, 5, "\\x%02x", (unsigned char)*name);
+        used += n ? n : 4;
+        text[used] = 0;
+        name += n ? n : 1;
+        left -= n ? n : 1;
+    }
+    return text;
+}
+
+static void check_utf8(const char *name) {
+    const unsigned char *at = (const unsigned char *)name;
+    size_t left = strlen(name), n = 1;
+    for (; left && (n = ars__utf8_sequence(at, left)); left -= n) at += n;
+    if (n) return;
+    char shown[200];
+    ars__fail(ARS_FAIL_MISUSE, 0, "the name \"%s\" is not UTF-8: byte %zu is 0x%02x. Give the site a name in UTF-8",
+              ars__shown(name, shown, sizeof shown), (size_t)(at - (const unsigned char *)name) + 1, *at);
+}
+
+/* "x" in the loop "a", or "a/x" outside any loop, of the address "a/x" with a path of 1 byte or none. */
+static void describe_site(const char *address, uint32_t path_size, char *text, size_t size) {
+    if (path_size)
+        snprintf(text, size, "\"%.60s\" in the loop \"%.*s\"", address + path_size + 1,
+                 path_size < 100 ? (int)path_size : 100, address);
+    else
+        snprintf(text, size, "\"%.150s\" outside any loop", address);
+}
+
+/* Two sites with one address would be one site to the controller, with the draws of both. */
+_Noreturn static void fail_shared(const char *address, uint32_t before, uint32_t now) {
+    char first[200], second[200];
+    describe_site(address, before, first, sizeof first);
+    describe_site(address, now, second, sizeof second);
+    ars__fail(ARS_FAIL_MISUSE, 0,
+              "%s and %s have the same address. Rename one of them: \"/\" separates a site from the loops around it",
+              first, second);
+}
+
 static uint32_t ask_host(const char *name, uint32_t path, enum ars_site_kind kind, unsigned dist) {
     _Alignas(8) unsigned char body[sizeof(struct ars_wire_site) + ARS_WIRE_MAX_NAME + 16];
     char *address = (char *)body + sizeof(struct ars_wire_site);
     int n = 0, outer = 0;
+    check_utf8(name);
     if (path != NO_PATH) {
         const char *prefix = ars__site_address(path, &outer);
         n = snprintf(address, ARS_WIRE_MAX_NAME + 1, "%.*s/%s", outer, prefix, name);
@@ -97,16 +145,19 @@ static uint32_t ask_host(const char *name, uint32_t path, enum ars_site_kind kin
     if (n > ARS_WIRE_MAX_NAME)
         ars__fail(ARS_FAIL_LIMIT, 0, "the address of \"%.80s\" has %d bytes, at most %d are allowed", name, n,
                   (int)ARS_WIRE_MAX_NAME);
-    struct ars_wire_site site = {ARS_NO_SITE, (uint16_t)kind, (uint16_t)dist, (uint32_t)n, 0};
-    memcpy(body, &site, sizeof site);
+    struct ars_wire_site asked = {ARS_NO_SITE, (uint16_t)kind, (uint16_t)dist, (uint32_t)n, (uint32_t)outer}, site;
+    memcpy(body, &asked, sizeof asked);
     memset(address + n, 0, 8);
-    size_t reply_size = sizeof body;
-    ars__ask(ARS__ASK_SITE, body, sizeof site + ARS_WIRE_PAD((uint32_t)n), body, &reply_size);
-    memcpy(&site, body, sizeof site);
+    _Alignas(8) unsigned char reply[sizeof body];
+    size_t reply_size = sizeof reply;
+    ars__ask(ARS__ASK_SITE, body, sizeof asked + ARS_WIRE_PAD((uint32_t)n), reply, &reply_size);
+    memcpy(&site, reply, sizeof site);
     if (reply_size < sizeof site || site.id >= ARS_WIRE_MAX_SITES)
         ars__fail(ARS_FAIL_LIMIT, 0,
                   "no room for the site \"%.80s\": there are more than %d sites. Give draws of one kind one name", name,
                   (int)ARS_WIRE_MAX_SITES);
+    if (site.reserved != asked.reserved && site.reserved < asked.name_size)
+        fail_shared(address, site.reserved, asked.reserved);
     return site.id;
 }
 

@@ -82,6 +82,7 @@ static void describe_end(struct ars__snapshot *s, int status, const char *what, 
     struct ars_wire_failure *f = &s->failure;
     f->trace = ars__me.trace_number;
     ars__where_read(&s->where, f);
+    if (ars__stray_describe(&s->where, f)) return;
     if (status >= 0 && WIFSIGNALED(status)) {
         f->kind = ARS_FAIL_CRASH;
         f->detail = WTERMSIG(status);
@@ -184,6 +185,7 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
     atomic_store_explicit(&s->where.loop, loop->address, memory_order_relaxed);
     atomic_store_explicit(&s->where.site, ARS_NO_SITE, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->where.beat, 2, memory_order_relaxed); /* never a number of an earlier trace */
+    atomic_store_explicit(&s->where.stray, 0, memory_order_relaxed);
     atomic_store(&s->channel.state, ARS__IDLE);
     atomic_store(&s->order, ARS__WAIT);
     atomic_store(&s->status, ARS__SLOT_PARKED);
@@ -202,6 +204,7 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
         return;
     }
     pids[slot] = pid;
+    atomic_store_explicit(&s->where.pid, (uint32_t)pid, memory_order_relaxed);
     count_alive(1);
     ars__me.trace.snapshots++;
     ((uint32_t *)(void *)ars__me.trace.slots.bytes)[loop->record] = slot;

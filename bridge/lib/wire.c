@@ -152,8 +152,7 @@ bool ars__check_reply(const void *bytes, size_t size, size_t *used, ars__why *wh
     return true;
 }
 
-/* The length of the well-formed UTF-8 sequence at the start of n bytes; 0: there is none. */
-static size_t utf8_sequence(const unsigned char *c, size_t n) {
+size_t ars__utf8_sequence(const unsigned char *c, size_t n) {
     if (c[0] < 0x80) return 1;
     size_t length = c[0] >= 0xf0 ? 4 : c[0] >= 0xe0 ? 3 : 2;
     if (c[0] < 0xc2 || c[0] > 0xf4 || length > n) return 0;
@@ -171,7 +170,7 @@ static bool check_name(const unsigned char *at, uint32_t name_size, size_t size,
     if (padded > size) return bad(why, "a name of %u bytes is cut short to %zu", name_size, size);
     if (memchr(at, 0, name_size)) return bad(why, "a name has a zero byte in it");
     for (size_t i = 0, n; i < name_size; i += n)
-        if (!(n = utf8_sequence(at + i, name_size - i))) return bad(why, "a name is not UTF-8");
+        if (!(n = ars__utf8_sequence(at + i, name_size - i))) return bad(why, "a name is not UTF-8");
     for (size_t i = name_size; i < padded; i++)
         if (at[i]) return bad(why, "a name is padded with other than zeros");
     return true;

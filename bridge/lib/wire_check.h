@@ -31,6 +31,9 @@ bool ars__check_header(const void *frame, size_t size, struct ars_wire_header *h
 enum ars__dist_role { ARS__AS_PRIOR = 0, ARS__AS_PROPOSAL = 1 };
 bool ars__check_dist(const void *bytes, size_t size, enum ars__dist_role role, size_t *used, ars__why *why);
 
+/* The length of the well-formed UTF-8 sequence at the start of n > 0 bytes; 0: there is none. */
+size_t ars__utf8_sequence(const unsigned char *c, size_t n);
+
 /* One item of STEPS, REPLIES or SITES at the start of `bytes`; *used is its length. */
 bool ars__check_step(const void *bytes, size_t size, ars__known_sites sites, size_t *used, ars__why *why);
 bool ars__check_reply(const void *bytes, size_t size, size_t *used, ars__why *why);

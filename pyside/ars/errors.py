@@ -20,6 +20,7 @@ __all__ = [
     "NetworkError",
     "NetworkWarning",
     "ObservationError",
+    "ObservationWarning",
     "ProposalError",
     "ProtocolError",
     "RunInterrupted",
@@ -101,6 +102,10 @@ class ArsWarning(UserWarning):
 
 class SupportWarning(ArsWarning):
     """A proposal gives probability 0 to values that the prior can take."""
+
+
+class ObservationWarning(ArsWarning):
+    """An observation has likelihood 0 in every trace of a run, so that all weights are 0."""
 
 
 class NetworkWarning(ArsWarning):

@@ -26,7 +26,7 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "crash": "a process of the trace was ended by a signal",
         "exit": "a process of the trace exited in its middle",
-        "timeout": "the trace took longer than trace_timeout",
+        "timeout": "the trace took longer than trace_timeout, waiting for a core not counted",
         "too_many_tries": "a loop was not accepted in max_tries tries",
         "nan": "a NaN or an infinite value where there must be none",
         "misuse": "a call of libars that makes no sense",
@@ -35,15 +35,15 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "observe_in_loop": "an observation inside a loop",
         "parameter": "wrong parameters of a distribution",
         "site_changed": "a site's kind of distribution changed",
-        "observation": "the observed data do not fit what the simulator observes",
+        "observation": "the observed data do not fit what the simulator observes, or are values that it cannot take",
         "fork": "the system, or max_processes, refused a fork",
-        "threads": "the simulator has more than one thread",
+        "threads": "the simulator has more than one thread where libars forks it, or a second one called libars",
         "memory": "out of memory",
         "limit": "a limit of libars: loops per trace, sites, sizes",
         "protocol": "a process of the trace sent what it must not",
         "outside_trace": "a draw outside a trace",
         "lost": "a process of the trace vanished, and how is not known",
-        "try_timeout": "one try of a loop took longer than try_timeout",
+        "try_timeout": "one try of a loop took longer than try_timeout, waiting for a core not counted",
         "lost_host": "ars-host or the zygote ended in the middle of a run",
         "lost_controller": "the controller was killed; ars-host ended its family, and another resumed the run",
     }
@@ -107,8 +107,11 @@ def failures_of(
     ]
 
 
-def describe(failures: Sequence[Failure], at_most: int = 3) -> str:
-    """The first few failures in words, one per line, and how to run the first again."""
+def describe(failures: Sequence[Failure], at_most: int = 3, *, by_hand: bool = False) -> str:
+    """The first few failures in words, one per line, and how to run the first again.
+
+    ``by_hand``: the run has proposals written in Python, which no command line can repeat.
+    """
     lines = [str(failure) for failure in failures[:at_most]]
     if len(failures) > at_most:
         lines.append(f"and {len(failures) - at_most} more")
@@ -116,10 +119,11 @@ def describe(failures: Sequence[Failure], at_most: int = 3) -> str:
     if first is not None and first.stderr:
         lines.append("The simulator's last lines on stderr:\n  " + "\n  ".join(first.stderr.splitlines()[-5:]))
     if first is not None and first.seed is not None:
-        lines.append(
-            f"To run it again, alone: ars replay --seed {first.seed} --trace {first.trace}, with the data and the"
-            " simulator's command line"
-        )
+        replay = f"ars replay --seed {first.seed} --trace {first.trace}, with the data and the simulator's command line"
+        if by_hand:
+            call = f"sim.posterior(..., traces=1, first_trace={first.trace}, seed={first.seed})"
+            replay = f"{call}, with the same data, proposals and budget"
+        lines.append(f"To run it again, alone: {replay}")
     return "\n".join(lines)
 
 

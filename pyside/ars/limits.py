@@ -28,7 +28,7 @@ def half_of_memory() -> int:
 class Limits:
     """The limits of a Simulator; each is an argument of it, and an option of the commands that start one."""
 
-    trace_timeout: float = 60.0  # seconds of a trace's own time, and of its proposals by hand (HandProposer); 0: none
+    trace_timeout: float = 60.0  # seconds of a trace's own time (no waiting for proposals or a core); 0: none
     try_timeout: float = 0.0  # seconds of one try of a loop; 0: none but that of the trace
     max_tries: int = 10_000_000  # of one entry of a loop, and of one continuation
     max_snapshots: int | None = None  # per worker, so loops that one trace may enter; None: 256

@@ -61,6 +61,7 @@ class Recorder:
         first: int = 0,
         seed: int | None = None,
         keeper: Keeper | None = None,
+        by_hand: bool = False,
     ) -> None:
         self._parts: list[Columns] = []
         self._small = 0  # the first of the parts that have not been put together
@@ -71,6 +72,7 @@ class Recorder:
         self._on_failure = on_failure
         self._progress = progress
         self._keeper = keeper
+        self._by_hand = by_hand
         self._examples: Counter[int] = Counter()
         self._failed: list[Array] = []
         self._stop = False
@@ -206,6 +208,10 @@ class Recorder:
             return []
         return failures_of(np.concatenate(self._failed), self.sites, self._seed, self.stderr)
 
+    def describe(self) -> str:
+        """The failures in words, and how to run the first again."""
+        return describe(self.failures(), by_hand=self._by_hand)
+
     def error(self) -> TraceFailure | None:
         """The error that the failures amount to under the run's policy."""
         if not self._stop:
@@ -215,7 +221,7 @@ class Recorder:
         if wrong_data:
             return ObservationError(f"the observed data do not fit the simulator: {wrong_data[0].text}", wrong_data)
         return TraceFailure(
-            f"{len(failures)} of {self.done} traces failed. {describe(failures)}\n"
+            f"{len(failures)} of {self.done} traces failed. {self.describe()}\n"
             '.partial holds what had finished; on_failure="zero" gives a failed trace weight 0',
             failures,
         )

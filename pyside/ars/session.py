@@ -357,7 +357,8 @@ class _Conversation:
         self._on_columns = on_columns
         self._stop = stop
         self._seen = np.zeros(config.n_traces, dtype=np.bool_)
-        self._silence = 30.0 + 10.0 * config.trace_timeout if config.trace_timeout else float("inf")
+        # Time that traces wait for a core does not count; ars-host ends them at 100 times their limit (host.h).
+        self._silence = 30.0 + 110.0 * config.trace_timeout if config.trace_timeout else float("inf")
         self._cancelled = False
         self.done: Done | None = None
         self.steps_messages = 0

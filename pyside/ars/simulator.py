@@ -20,7 +20,6 @@ from ars.arguments import choice, first_of, integer, observed_arrays, seed_or_ra
 from ars.budget import Budget
 from ars.columns import Columns, Site
 from ars.errors import ArsError, BiasWarning, NetworkError, RunInterrupted
-from ars.failures import describe
 from ars.identified import Identified
 from ars.identity import proposed_by, run_identity
 from ars.kept import KeptRun, kept_seed
@@ -29,6 +28,7 @@ from ars.progress import NoProgress, Progress, make_progress
 from ars.proposers import HandProposer, PriorProposer, Proposal
 from ars.recorder import Recorder
 from ars.wire import RunConfig
+from ars.zero_likelihood import warn_of_impossible
 
 if TYPE_CHECKING:
     from torch import nn
@@ -77,11 +77,11 @@ class Simulator(Identified):
     startup_timeout: seconds for the simulator's own initialisation. env: variables to add to its environment.
     show_stdout: let its output through.
 
-    Limits: trace_timeout, seconds that a trace may take of its own time, and again in proposals written by hand, 0 for
-    no limit; try_timeout, the same for one
-    try of a loop; max_tries, of one entry of a loop; max_snapshots, per worker, so the loops that one trace may enter
-    (default: 256); max_processes, alive at once; max_memory, bytes that each process may allocate on top of what the
-    initialised simulator has, 0 for no limit (default: half of the machine's). max_restarts: how often in a row a
+    Limits: trace_timeout, seconds that a trace may take of its own time (waiting for proposals or for a core does not
+    count), and again in proposals written by hand, 0 for no limit; try_timeout, the same for one try of a loop;
+    max_tries, of one entry of a loop; max_snapshots, per worker, so the loops that one trace may enter (default: 256);
+    max_processes, alive at once; max_memory, bytes that each process may allocate on top of what the initialised
+    simulator has, 0 for no limit (default: half of the machine's). max_restarts: how often in a row a
     simulator that is lost in the middle of a run is started again without a trace having finished in between.
     """
 
@@ -411,7 +411,13 @@ class Simulator(Identified):
     ) -> _Result:
         """One run; whatever ends it early carries what had finished as ``partial``."""
         recorder = Recorder(
-            config.n_traces, on_failure, progress, first=config.first_trace, seed=config.seed, keeper=kept
+            config.n_traces,
+            on_failure,
+            progress,
+            first=config.first_trace,
+            seed=config.seed,
+            keeper=kept,
+            by_hand=isinstance(proposer, HandProposer),
         )
         if kept is not None:
             recorder.start(*kept.load(config.first_trace, config.n_traces))
@@ -435,10 +441,12 @@ class Simulator(Identified):
             proposer.warn_of_unused(recorder.sites)
         elif not isinstance(proposer, PriorProposer):
             proposer.warn_of_unknown(recorder.columns(), recorder.sites)
+        if config.flags & RunFlag.POSTERIOR:
+            warn_of_impossible(recorder.columns(), recorder.sites)
         if on_failure == "skip" and recorder.n_failed:
             warnings.warn(
                 f"{recorder.n_failed} of {recorder.done} traces failed and were dropped, which biases what is "
-                f"left unless failures have nothing to do with the values drawn. {describe(recorder.failures())}",
+                f"left unless failures have nothing to do with the values drawn. {recorder.describe()}",
                 BiasWarning,
                 stacklevel=3,
             )

@@ -157,6 +157,7 @@ static void begin(void) {
     size_t size = ars__shm_size(1, 1);
     shm = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (shm == MAP_FAILED) abort();
+    ars__thread = ARS__OWNER;
     ars__me.role = ARS__WORKER;
     ars__me.shm = shm;
     ars__me.n_workers = ars__me.per_worker = 1;

@@ -51,6 +51,13 @@ uint64_t __wrap_ars__now(void);
 uint64_t __wrap_ars__now(void) {
     return clock_now;
 }
+/* A process with an odd number never gets a core; of the others nothing is known. */
+bool __wrap_ars__cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now);
+bool __wrap_ars__cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now) {
+    (void)before;
+    *now = (struct cpu_reading){.pid = pid, .waited = clock_now};
+    return pid % 2 != 0;
+}
 int __wrap_usleep(unsigned useconds);
 int __wrap_usleep(unsigned useconds) {
     (void)useconds;
