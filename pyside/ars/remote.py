@@ -187,6 +187,10 @@ class Visitor:
                 self._gone = error.errno == zmq.EHOSTUNREACH
         return self._gone
 
+    def pulse(self) -> int | None:
+        """Not known of a process elsewhere."""
+        return None
+
     def exit_text(self) -> str:
         return "the connection to it ended" if self.exited() else "it does not take messages any more"
 

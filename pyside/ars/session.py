@@ -358,7 +358,9 @@ class _Conversation:
         self._stop = stop
         self._seen = np.zeros(config.n_traces, dtype=np.bool_)
         # Time that traces wait for a core does not count; ars-host ends them at 100 times their limit (host.h).
-        self._silence = 30.0 + 110.0 * config.trace_timeout if config.trace_timeout else float("inf")
+        # A trace that waits for a core is silent for up to 100 times its limit. Meanwhile the host's process has a pulse.
+        patience = 10.0 if session._family.pulse() is not None else 110.0
+        self._silence = 30.0 + patience * config.trace_timeout if config.trace_timeout else float("inf")
         self._cancelled = False
         self.done: Done | None = None
         self.steps_messages = 0
@@ -366,7 +368,7 @@ class _Conversation:
 
     def converse(self, interrupts: Interrupts) -> Done:
         """Answers requests until the host is done."""
-        heard = time.monotonic()
+        heard, pulse = time.monotonic(), self._session._family.pulse()
         while True:
             interrupts.check()
             if self._session._closing.is_set():
@@ -378,6 +380,8 @@ class _Conversation:
             wants_stop = self._keep(inbox)
             if not (inbox.steps or inbox.columns or inbox.done):
                 self._session._check_alive()
+                if (later := self._session._family.pulse()) != pulse:
+                    heard, pulse = now, later
                 if now - heard > self._silence:
                     raise self._session._lost(f"not a word for {now - heard:.0f} s")
                 continue

@@ -103,14 +103,18 @@ static double first_number(const unsigned char *reply) {
 }
 
 /* Asks with prior Normal(0, 1). */
+static void put_question(struct ars__channel *box, const struct request *q) {
+    memcpy(box->body, q, sizeof *q);
+    box->kind = ARS__ASK_STEP;
+    box->size = sizeof *q;
+    atomic_store(&box->state, ARS__ASKED);
+}
+
 static double ask_step(uint32_t channel, struct ars__channel *box, uint64_t trace, uint32_t site, uint32_t instance) {
     struct request q = request(trace, site, instance);
     if (planned(trace, "badstep")) q.step.n_told = 5000;
     if (planned(trace, "askdie")) { /* dies when the host has its question */
-        memcpy(box->body, &q, sizeof q);
-        box->kind = ARS__ASK_STEP;
-        box->size = sizeof q;
-        atomic_store(&box->state, ARS__ASKED);
+        put_question(box, &q);
         ring_bell(channel);
         while (atomic_load(&box->state) != ARS__TAKEN) usleep(1000);
         raise(SIGSEGV);
@@ -174,9 +178,8 @@ static void snapshot(uint32_t w, uint32_t slot, uint64_t trace, uint32_t site) {
     if (slot == 0 && planned_times(trace, "snapkill")) raise(SIGKILL);
     if (slot == 0 &&
         planned_times(trace, "snapask")) { /* dies with a question in its mailbox that nobody has seen yet */
-        s->channel.kind = ARS__ASK_STEP;
-        s->channel.size = 40;
-        atomic_store(&s->channel.state, ARS__ASKED);
+        struct request q = request(trace, site, 0);
+        put_question(&s->channel, &q);
         raise(SIGKILL);
     }
     if (planned(trace, "snapfail")) {

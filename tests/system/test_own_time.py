@@ -19,9 +19,14 @@ SOURCE = Path(__file__).resolve().parent / "faults" / "starved.c"
 LIMIT = 1.0  # seconds
 SEED, TRACES = 5, 6
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/schedstat").exists(), reason="this kernel does not count how long a process waits for a core"
-)
+pytestmark = [
+    pytest.mark.compiler,
+    pytest.mark.usefixtures("estimates_the_prior"),
+    pytest.mark.skipif(
+        not Path("/proc/self/schedstat").exists(),
+        reason="this kernel does not count how long a process waits for a core",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

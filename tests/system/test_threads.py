@@ -17,6 +17,8 @@ from build_helpers import COMPILERS, ROOT, Builder, Variant
 
 import ars
 
+pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("estimates_the_prior")]
+
 SOURCE = Path(__file__).resolve().parent / "threads" / "threads.c"
 SEED, TRACES = 3, 24
 OBSERVE = {"y": 0.4}
