@@ -254,7 +254,7 @@ def weights_of(case: Case, simulators: Path, directory: Path, runs: int, traces:
                 found = np.array([_run(sim, case, run, traces) for run in part])
                 unfinished = path.with_suffix(".tmp")
                 with unfinished.open("wb") as file:
-                    np.save(file, found)
+                    np.save(file, found, allow_pickle=False)
                 unfinished.replace(path)  # whole, or not there
                 rate = len(part) * traces / (time.monotonic() - begin)
                 print(f"{case.name}: run {part[-1] + 1} of {runs}, {rate:,.0f} traces per second", file=sys.stderr)

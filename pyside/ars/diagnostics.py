@@ -236,16 +236,16 @@ class ParetoK(float):
 _LEAST_TAIL = 5
 
 
-def pareto_k(log_weights: npt.ArrayLike) -> ParetoK:
+def pareto_k(log_weights: npt.ArrayLike, *, tail_share: float = 1.0) -> ParetoK:
     """Vehtari, Simpson, Gelman, Yao and Gabry (2024): a generalised Pareto fit to the largest weights.
 
-    The tail is the min(0.2 S, 3 sqrt(S)) largest of S weights; those that tie with the largest weight outside it are
-    not in it.
+    The tail is the min(0.2 S, 3 sqrt(S)) largest of S weights, or the largest ``tail_share`` of these; those that tie
+    with the largest weight outside it are not in it.
     """
     weights = _checked(log_weights)
     size = len(weights)
     threshold = min(1.0 - 1.0 / math.log10(size), 0.7) if size > 10 else 0.0
-    tail = math.ceil(min(0.2 * size, 3.0 * math.sqrt(size)))
+    tail = math.ceil(tail_share * min(0.2 * size, 3.0 * math.sqrt(size)))
     if tail < _LEAST_TAIL:
         reason = f"{size} weights are too few: a tail of {_LEAST_TAIL} needs at least 21"
         return ParetoK(math.nan, threshold=threshold, reason=reason)

@@ -35,6 +35,7 @@ _LARGEST_BATCH = 32_768  # requests; their answers fit one message
 _POLL_MS = 200
 _HANDSHAKE_MS = 20
 _CANCEL_WITHIN = 5.0
+_SILENCE = 30.0  # seconds, and some multiple of trace_timeout, without a word or a pulse: the host hangs
 _ERROR_DELIVERY = 0.1  # seconds for the host to read why we give up
 _DRAIN_LIMIT = 256  # messages taken in one go before requests are answered
 _DRAIN_BYTES = 8 << 20  # and about so much of them
@@ -357,10 +358,10 @@ class _Conversation:
         self._on_columns = on_columns
         self._stop = stop
         self._seen = np.zeros(config.n_traces, dtype=np.bool_)
-        # Time that traces wait for a core does not count; ars-host ends them at 100 times their limit (host.h).
-        # A trace that waits for a core is silent for up to 100 times its limit. Meanwhile the host's process has a pulse.
+        # A trace that waits for a core may be silent for up to 100 times its limit (host.h). Meanwhile the process of a
+        # host that works has a pulse.
         patience = 10.0 if session._family.pulse() is not None else 110.0
-        self._silence = 30.0 + patience * config.trace_timeout if config.trace_timeout else float("inf")
+        self._silence = _SILENCE + patience * config.trace_timeout if config.trace_timeout else float("inf")
         self._cancelled = False
         self.done: Done | None = None
         self.steps_messages = 0

@@ -85,7 +85,10 @@ def specific_pareto_k(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> Pare
     -------
     ParetoK
         Shape of the tail of abs(h - mean) w. For a value with one or two outcomes, or whose terms tie so that they
-        have no tail, that of the weights: h is then bounded, and only the weights can have a tail.
+        have no tail, that of the weights: h is then bounded, and only the weights can have a tail. Terms on the two
+        sides of the mean may differ in size, and the usual tail then spans both groups, which looks heavy. So where
+        the usual tail looks heavy, the shape is that of its largest quarter if that is smaller: a tail that is heavy
+        stays heavy further out.
     """
     x, weights = there(values, log_weights)
     if not len(x):
@@ -94,7 +97,13 @@ def specific_pareto_k(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> Pare
     if terms is None or _two_outcomes(x[weights > -np.inf]):
         return pareto_k(weights)
     specific = pareto_k(terms)
-    return pareto_k(weights) if specific.reason is not None else specific
+    if specific.reason is not None:
+        return pareto_k(weights)
+    if not specific.reliable:
+        further = pareto_k(terms, tail_share=0.25)
+        if further < specific:
+            return further
+    return specific
 
 
 # ---- quantiles ----------------------------------------------------------------------------------------------------

@@ -219,21 +219,21 @@ def test_names_in_a_table_do_not_clash(tmp_path: Path) -> None:
 def test_summaries_of_each_instance() -> None:
     rng = np.random.default_rng(4)
     traces = []
-    for i in range(60):
+    for i in range(180):
         values = rng.normal(size=1 + i % 3)
         vectors = [(VEC, rng.normal(size=2).tolist()) for _ in range(1 + i % 2)]
         samples = [Sample(X, float(v), k) for k, v in enumerate(values)]
         traces.append(Trace(i, 0.1 * float(rng.normal()), samples=samples, results=vectors))
     post = posterior(traces)
     w = np.exp(post.log_weights())
-    assert post["x"].shape == (60, 3)
-    assert post["momentum"].shape == (60, 2, 2)
+    assert post["x"].shape == (180, 3)
+    assert post["momentum"].shape == (180, 2, 2)
     means, vector_means = post.mean("x"), post.mean("momentum")
     assert np.shape(means) == np.shape(post.mean_error("x")) == (3,)
     assert np.shape(vector_means) == (2, 2)
     assert np.shape(post.quantile("momentum", [0.1, 0.5, 0.9])) == (2, 2, 3)
     for k in range(3):
-        there = np.arange(60) % 3 >= k
+        there = np.arange(180) % 3 >= k
         expected = np.sum(w[there] * post["x", k][there]) / w[there].sum()
         assert np.asarray(means)[k] == pytest.approx(expected)
         assert post.mean(("x", k)) == post.mean(f"x[{k}]") == pytest.approx(expected)

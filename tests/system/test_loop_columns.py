@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import pytest
+
 import ars
+
+pytestmark = pytest.mark.usefixtures("estimates_the_prior")
 
 
 def test_identical_p_and_q_look_identical(csim: Callable[[str], str], started: Callable[[object], object]) -> None:

@@ -168,7 +168,8 @@ def test_a_file_gives_back_the_run(csim: Callable[[str], str], tmp_path: Path, n
 def test_infer_with_no_weight_at_all_keeps_the_traces(csim: Callable[[str], str], tmp_path: Path) -> None:
     common = ["infer", csim("gaussian"), "1", "--observe", "y=1e200", "--traces", "40", "--workers", "2", "--seed", "1"]
     for suffix in (".nc", ".csv", ".npz"):
-        main([*common, "--quiet", "--out", str(tmp_path / f"post{suffix}")])
+        with pytest.warns(ars.ObservationWarning, match='the likelihood of "y" is 0'):
+            main([*common, "--quiet", "--out", str(tmp_path / f"post{suffix}")])
     post = ars.Posterior.load(tmp_path / "post.nc")
     assert np.all(post.log_weights() == -np.inf)
     assert np.unique(post["mu"]).size == 40

@@ -22,6 +22,8 @@ import ars
 from ars.cli import main
 from ars.network.files import StorageError
 
+pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("estimates_the_prior")]
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -287,8 +289,9 @@ import ars
 import ars.kept
 from ars.network.files import StorageError
 path, folder, what, traces = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-if traces < 1000:
-    ars.kept._EVERY = 1e9  # all in one chunk, at the end, however slow this machine is
+in_the_middle = what == "full" and traces >= 1000
+ars.kept._EVERY = 0.0 if in_the_middle else 1e9  # a chunk for every message, or one at the end, however fast this is
+ars.Simulator._estimates_the_prior = True
 sim = ars.Simulator([path], workers=1)
 options = dict(budget=ars.Budget(M=1, N=2), seed=7)
 

@@ -16,6 +16,8 @@ from resume_tools import Bits, compile_library, compile_simulator, in_pieces, pu
 import ars
 from ars.network.files import StorageError
 
+pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("estimates_the_prior")]
+
 ENDS = (8, 16, 24)
 TRACES = 32
 ROUNDS = 200

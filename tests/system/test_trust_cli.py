@@ -251,7 +251,7 @@ def test_a_file_that_cannot_be_written_does_not_cost_the_table(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ars.cli.infer.write", full)
+    monkeypatch.setattr("ars.Posterior.save", full)
     assert main(infer(program, "far", "--out", str(tmp_path / "x.csv"))) == 1
     printed, err = capsys.readouterr()
     assert "effective traces" in printed and "written to" not in printed
