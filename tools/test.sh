@@ -21,35 +21,17 @@ stage() { # stage NAME COMMAND...
 pytest=("$VENV/bin/python" -m pytest --durations=25)
 export ARS_BUILD_DIR=$PWD/$BUILD ARS_CSIM_DIR=$PWD/$BUILD/csim
 
-total() { # one closing line for two runs, in pytest's form
-    grep -hE '^=+ .* in [0-9.]+s' "$BUILD"/pytest-{others,system}.log | tr -d '=,' | awk '
-        { for (i = 1; i < NF && $i != "in"; i += 2) { if (!($(i + 1) in n)) names[++k] = $(i + 1); n[$(i + 1)] += $i }
-          sub(/s$/, "", $(i + 1)); if ($(i + 1) + 0 > longest) longest = $(i + 1) + 0 }
-        END { for (j = 1; j <= k; j++) text = text (j > 1 ? ", " : "") n[names[j]] " " names[j]
-              printf "============ %s in %.2fs ============\n", text, longest }'
-}
-
-# System tests wait for processes more than they compute, so the others run beside them. With PYTEST_ARGS: one run.
+# Tests wait for processes more than they compute, so there are two per core. One thread each: torch's own would wait for
+# each other. Neighbours stay together, because they share what they have compiled. With PYTEST_ARGS: one after another.
 run_pytest() {
     set -o pipefail
-    if [ -n "${PYTEST_ARGS:-}" ]; then
-        # shellcheck disable=SC2086 # several arguments
-        "${pytest[@]}" $PYTEST_ARGS 2>&1 | tee "$BUILD/pytest.log"
-        return
-    fi
-    "${pytest[@]}" -p no:cacheprovider --ignore=tests/system >"$BUILD/pytest-others.log" 2>&1 &
-    local others=$! verdict=0
-    trap 'kill "$others" 2>/dev/null' EXIT
-    "${pytest[@]}" -p no:cacheprovider tests/system 2>&1 | tee "$BUILD/pytest-system.log" || verdict=1
-    wait "$others" || verdict=1
-    trap - EXIT
-    cat "$BUILD/pytest-others.log"
-    cat "$BUILD/pytest-others.log" "$BUILD/pytest-system.log" >"$BUILD/pytest.log"
-    total >>"$BUILD/pytest.log"
-    return $verdict
+    local options=(-n "$((2 * JOBS))" --dist worksteal -p no:cacheprovider)
+    if [ -n "${PYTEST_ARGS:-}" ]; then options=(); fi
+    # shellcheck disable=SC2086 # several arguments
+    OMP_NUM_THREADS=1 "${pytest[@]}" "${options[@]}" ${PYTEST_ARGS:-} 2>&1 | tee "$BUILD/pytest.log"
 }
 
-# Tests that start neither simulators nor compilers, on all cores. One thread each: torch's own would wait for each other.
+# Tests that start neither simulators nor compilers, on all cores.
 run_unit_tests() {
     # shellcheck disable=SC2086 # several arguments
     OMP_NUM_THREADS=1 "${pytest[@]}" -q -n "$JOBS" --dist worksteal -m 'not slow and not compiler and not simulator' \
