@@ -1,4 +1,4 @@
-/* heads.c: see serve.h; the same as pyside/ars/network/heads.py, which says why each head is what it is. */
+/* heads.c: see serve.h; the same as pyside/ars/network/model/heads.py, which says why each head is what it is. */
 #include <math.h>
 #include <string.h>
 

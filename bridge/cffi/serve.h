@@ -1,5 +1,5 @@
 /* serve.h: what a proposal network needs besides matrix products, row by row, so that a row's numbers never depend on what
- * else is in its batch. The formulas of proposals are those of pyside/ars/network/heads.py, which training
+ * else is in its batch. The formulas of proposals are those of pyside/ars/network/model/heads.py, which training
  * differentiates; the tests compare them. Not part of libars. */
 #ifndef ARS_CFFI_SERVE_H
 #define ARS_CFFI_SERVE_H

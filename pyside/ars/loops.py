@@ -13,7 +13,7 @@ from ars._native import SiteKind
 from ars.columns import Array, Columns, Floats, Site
 from ars.diagnostics import pareto_k
 from ars.errors import ArsWarning
-from ars.naive_variance import lower_bound, unseen_share
+from ars.results.naive_variance import lower_bound, unseen_share
 
 __all__ = ["LoopSummary", "Loops", "NaiveVarianceWarning", "summarise_loops"]
 
@@ -42,7 +42,7 @@ class LoopSummary(NamedTuple):
 
     A proposal that hardly ever visits the rejected region makes S_pq large through draws that a run may never see, and
     its estimate too small. The runs under p do visit it: ``s_pq_bound`` is what S_pq must at least be for the rejected
-    share under p to fit into the small share under q (ars.naive_variance).
+    share under p to fit into the small share under q (ars.results.naive_variance).
 
     ``naive_variance_infinite`` is True if one of these is at least 1 with certainty (two standard errors, more where
     the largest of several is taken), False if the mean is below 1 with two, its tail is light, and what the tries

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from ars import diagnostics, export, joined, saved, weights
+from ars import diagnostics, weights
 from ars._native import SiteKind
 from ars.columns import Columns, Floats, Integers, Key, Site, find_site, select, values_of
-from ars.estimates import Estimates
 from ars.failures import Failure, Failures, failures_of
 from ars.loops import Loops, NaiveVarianceWarning, summarise_loops
-from ars.recorded import Recorded, complete_stats
+from ars.results import export, joined
+from ars.results.estimates import Estimates
+from ars.results.recorded import Recorded, complete_stats
+from ars.store import saved
 
 if TYPE_CHECKING:
     import arviz
@@ -37,7 +39,7 @@ class RunInfo(NamedTuple):
     in_loops: str  # who proposes inside loops: "proposal" or "prior"
     on_failure: str  # "raise", "zero" or "skip"
     simulator: tuple[str, ...]  # the executable and its arguments
-    proposals: str = ""  # JSON: the identity of whatever proposes (ars.identity.proposed_by)
+    proposals: str = ""  # JSON: the identity of whatever proposes (ars.store.identity.proposed_by)
     proposed: bool = True  # False: the prior proposed every latent, so that the correction of every loop is 1
 
 

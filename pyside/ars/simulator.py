@@ -20,22 +20,22 @@ from ars.arguments import choice, first_of, integer, observed_arrays, seed_or_ra
 from ars.budget import Budget
 from ars.columns import Columns, Site
 from ars.errors import ArsError, BiasWarning, NetworkError, RunInterrupted
-from ars.identified import Identified
-from ars.identity import proposed_by, run_identity
-from ars.kept import KeptRun, kept_seed
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.progress import NoProgress, Progress, make_progress
-from ars.proposers import HandProposer, PriorProposer, Proposal
-from ars.recorder import Recorder
+from ars.proposers import HandProposer, PriorProposer, Proposal, Proposer
+from ars.results.zero_likelihood import warn_of_impossible
+from ars.runtime.identified import Identified
+from ars.runtime.recorder import Recorder
+from ars.store.identity import proposed_by, run_identity
+from ars.store.resume import KeptRun, kept_seed
 from ars.wire import RunConfig
-from ars.zero_likelihood import warn_of_impossible
 
 if TYPE_CHECKING:
     from torch import nn
 
     from ars.network.facade import Network
-    from ars.network.proposer import NetworkProposer
-    from ars.network.shards import Recording
+    from ars.network.serve.proposer import NetworkProposer
+    from ars.store.shards import Recording
 
 __all__ = ["InLoops", "OnFailure", "Simulator"]
 
@@ -62,7 +62,7 @@ def _one_torch_thread() -> contextlib.AbstractContextManager[None]:
     """Batches are small, and torch's threads spin while they wait for each other: on two cores that the simulators use
     too, a second thread made serving eight times slower.
     """
-    from ars.network.training import one_torch_thread
+    from ars.network.train.training import one_torch_thread
 
     return one_torch_thread()
 
@@ -161,17 +161,17 @@ class Simulator(Identified):
             raise TypeError(f"budget must be an ars.Budget or None, not {budget!r}")
         if proposals is not None and not isinstance(proposals, Mapping):
             raise TypeError(f"proposals must map names to distributions or functions, not {proposals!r}")
-        proposer: HandProposer | PriorProposer | NetworkProposer
+        proposer: Proposer
         if network is not None:
             if proposals:
                 raise ValueError("give network= or proposals=, not both: a latent has one proposal")
             proposer = self._network_proposer(network, data, in_loops)
         else:
             proposer = HandProposer(proposals, self.limits.trace_timeout) if proposals else PriorProposer()
-        proposed = not isinstance(proposer, PriorProposer) or self._estimates_the_prior
+        proposed = proposer.asks or self._estimates_the_prior
         estimate = budget if in_loops == "proposal" and proposed else None  # else every factor is 1
         flags = RunFlag.POSTERIOR
-        flags |= RunFlag.PROPOSE_PRIOR if isinstance(proposer, PriorProposer) else RunFlag(0)
+        flags |= RunFlag(0) if proposer.asks else RunFlag.PROPOSE_PRIOR
         flags |= RunFlag.LOOPS_PRIOR if in_loops == "prior" else RunFlag(0)
         flags |= RunFlag.ESTIMATE if estimate else RunFlag(0)
         ask_ahead = network is not None if ask_ahead is None else ask_ahead
@@ -205,8 +205,7 @@ class Simulator(Identified):
         with contextlib.ExitStack() as stack:
             if network is not None:
                 stack.enter_context(_one_torch_thread())
-            if isinstance(proposer, HandProposer):
-                stack.callback(proposer.close)
+            stack.callback(proposer.close)
             kept = None
             if resume is not None:
                 simulator = self._simulator_identity(lease)
@@ -230,7 +229,7 @@ class Simulator(Identified):
         """Checks that the network is for these data and this simulator, before anything runs."""
         with _torch_needed("network="):
             from ars.network.facade import Network
-            from ars.network.proposer import NetworkProposer, usual_priors
+            from ars.network.serve.proposer import NetworkProposer, usual_priors
         if not isinstance(network, Network):
             raise TypeError(
                 f"network must be an ars.Network, from Simulator.train or ars.Network.load, or None, not {network!r}"
@@ -290,9 +289,9 @@ class Simulator(Identified):
         """
         with _torch_needed("Simulator.train"):
             from ars.network.checkpoint import load_training, training_path
-            from ars.network.core import NetworkConfig
-            from ars.network.fit import train_simulator
-            from ars.network.training import TrainingConfig
+            from ars.network.model.core import NetworkConfig
+            from ars.network.train.fit import train_simulator
+            from ars.network.train.training import TrainingConfig
         choice("on_failure", on_failure, ("raise", "zero", "skip"))
         sizes = {"lstm_dim": lstm_dim, "lstm_depth": lstm_depth, "components": components}
         if seed is None and resume and checkpoint is not None and training_path(checkpoint).exists():
@@ -338,7 +337,7 @@ class Simulator(Identified):
         max_rejected: record also what rejected tries drew, up to so many tries of every loop entry; 64 is enough for
         train_on="all"."""
         with _torch_needed("Simulator.record"):
-            from ars.network.shards import record
+            from ars.store.shards import record
         choice("on_failure", on_failure, ("raise", "zero", "skip"))
         count, size = integer("n", n, 1, 2**40), integer("shard_traces", shard_traces, 1, 2**30)
         return record(
@@ -402,7 +401,7 @@ class Simulator(Identified):
     def _run(
         self,
         config: RunConfig,
-        proposer: HandProposer | PriorProposer | NetworkProposer,
+        proposer: Proposer,
         on_failure: str,
         progress: Progress,
         result: Callable[[Recorder, Mapping[str, float]], _Result],
@@ -417,7 +416,7 @@ class Simulator(Identified):
             first=config.first_trace,
             seed=config.seed,
             keeper=kept,
-            by_hand=isinstance(proposer, HandProposer),
+            by_hand=proposer.by_hand,
         )
         if kept is not None:
             recorder.start(*kept.load(config.first_trace, config.n_traces))
@@ -437,10 +436,7 @@ class Simulator(Identified):
         if unkept := recorder.unkept():
             unkept.partial = found
             raise unkept
-        if isinstance(proposer, HandProposer):
-            proposer.warn_of_unused(recorder.sites)
-        elif not isinstance(proposer, PriorProposer):
-            proposer.warn_of_unknown(recorder.columns(), recorder.sites)
+        proposer.warn_after_run(recorder.columns(), recorder.sites)
         if config.flags & RunFlag.POSTERIOR:
             warn_of_impossible(recorder.columns(), recorder.sites)
         if on_failure == "skip" and recorder.n_failed:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ars import columns as cols
 from ars.columns import Columns
 from ars.progress import NoProgress
-from ars.recorder import Recorder
+from ars.runtime.recorder import Recorder
 
 X, LOOPED, Y, MU, LOOP = 0, 1, 2, 3, 4
 SITES = [
@@ -69,7 +69,7 @@ def test_merging_parts_is_putting_them_together_and_sorting(traces: list[Trace],
 
 
 def test_a_recorder_that_puts_small_parts_together_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ars.recorder._BLOCK", 1000)
+    monkeypatch.setattr("ars.runtime.recorder._BLOCK", 1000)
     numbers = np.random.default_rng(1).permutation(60).tolist()
     traces = [
         Trace(n, float(n), samples=[Sample(X, n + 0.5)] * (n % 3), results=[(MU, [1.0, n])])

@@ -15,7 +15,7 @@ from ars._native import DistKind
 
 torch = pytest.importorskip("torch")
 from ars.network import Group, NetworkConfig, ProposalNetwork, SiteSpec, TraceBatch, Vocabulary  # noqa: E402
-from ars.network.embeddings import EmbeddingError, ObservationShapeError  # noqa: E402
+from ars.network.model.embeddings import EmbeddingError, ObservationShapeError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -419,7 +419,7 @@ def test_vocabulary_is_append_only() -> None:
 
 
 def test_importing_ars_imports_no_torch() -> None:
-    code = "import sys, ars, ars.network, ars.network.vocabulary; sys.exit('torch' in sys.modules)"
+    code = "import sys, ars, ars.network, ars.network.model.vocabulary; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ars.executable import Program, file_sha256, read_elf, read_program
+from ars.store.executable import Program, file_sha256, read_elf, read_program
 
 gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a compiler")
 

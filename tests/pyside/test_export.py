@@ -15,8 +15,8 @@ from column_builder import Loop, Sample, Trace, latent, loop_site, observation, 
 
 from ars.columns import Site
 from ars.diagnostics import ess
-from ars.export import titles
 from ars.posterior import Posterior, RunInfo
+from ars.results.export import titles
 
 X, Z, Y, MU, VEC, LOOP = range(6)
 SITES = [

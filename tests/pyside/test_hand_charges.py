@@ -12,8 +12,8 @@ import ars
 from ars._native import DistKind, SiteKind
 from ars.columns import Site
 from ars.distributions import Distribution
-from ars.hand_states import Drawn
 from ars.proposers import HandProposer
+from ars.proposers.hand_states import Drawn
 from ars.wire import SiteTable
 
 SITES = SiteTable([Site(0, SiteKind.SAMPLE, DistKind.NORMAL, "loop/x"), Site(1, SiteKind.SAMPLE, DistKind.NORMAL, "z")])
@@ -23,7 +23,7 @@ PRIOR = ars.Normal(0.0, 1.0).encode(1)[0]
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     made = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("ars.proposers.time", SimpleNamespace(monotonic=lambda: made.now))
+    monkeypatch.setattr("ars.proposers.hand.time", SimpleNamespace(monotonic=lambda: made.now))
     return made
 
 

@@ -20,12 +20,11 @@ import pytest
 from step_builder import Request, steps_of
 
 import ars
-from ars import hand_states
 from ars._native import NO_SITE, DistKind, SiteKind
 from ars.columns import Site
 from ars.distributions import Distribution
-from ars.hand_states import Drawn, State, StateStore, _Draw, _Trie
-from ars.proposers import HandProposer
+from ars.proposers import HandProposer, hand_states
+from ars.proposers.hand_states import Drawn, State, StateStore, _Draw, _Trie
 from ars.wire import SiteTable
 
 ADDRESSES = ("theta", "x", "z", "left/z", "right/z", "loop/x", "ask")
@@ -153,7 +152,7 @@ class Lines:
         self.count = 0
 
     def __enter__(self) -> Lines:
-        files = {hand_states.__file__, sys.modules["ars.proposers"].__file__}
+        files = {hand_states.__file__, sys.modules["ars.proposers.hand"].__file__}
 
         def line(frame: FrameType, event: str, argument: Any) -> Any:
             del frame, argument

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 torch = pytest.importorskip("torch")
-from ars.network.inputs import Inputs, distinct  # noqa: E402
+from ars.network.model.inputs import Inputs, distinct  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 

@@ -19,12 +19,12 @@ from ars import failures
 from ars._native import FailureKind, failure_name
 from ars.cli.options import add_limits, limits
 from ars.columns import Columns
-from ars.kept import KeptRun, kept_seed
-from ars.leftovers import remove_stale
-from ars.limits import Limits, half_of_memory
-from ars.network.files import StorageError
 from ars.progress import NoProgress
-from ars.recorder import Recorder
+from ars.runtime.leftovers import remove_stale
+from ars.runtime.limits import Limits, half_of_memory
+from ars.runtime.recorder import Recorder
+from ars.store.files import StorageError
+from ars.store.resume import KeptRun, kept_seed
 
 ROOT = Path(__file__).resolve().parents[2]
 SITES = (latent(0, "x"), loop_site(1, "loop"))
@@ -191,7 +191,7 @@ def test_directories_in_use_stay(tmp_path: Path) -> None:
 def _die_with(folder: Path) -> int:
     """A process that works on the run, and is killed."""
     code = f"k = KeptRun({str(folder)!r}, {ABOUT!r}, failed_too=True); os.kill(os.getpid(), 9)"
-    process = subprocess.Popen([sys.executable, "-c", f"import os; from ars.kept import KeptRun; {code}"])
+    process = subprocess.Popen([sys.executable, "-c", f"import os; from ars.store.resume import KeptRun; {code}"])
     assert process.wait() == -9
     return process.pid
 

@@ -13,11 +13,11 @@ import pytest
 from column_builder import Sample, Trace, latent, pack
 
 from ars.columns import Columns
-from ars.kept import KeptRun, kept_seed
-from ars.network.files import StorageError, parse_json, write_whole
-from ars.network.shards import encode_shard
 from ars.progress import NoProgress
-from ars.recorder import Recorder
+from ars.runtime.recorder import Recorder
+from ars.store.files import StorageError, parse_json, write_whole
+from ars.store.resume import KeptRun, kept_seed
+from ars.store.shards import encode_shard
 
 SITES = (latent(0, "x"), latent(1, "y"))
 IDENTITY: dict[str, Any] = {"seed": 7, "observe": {"y": {"sha256": "abc"}}}
@@ -188,7 +188,7 @@ def test_a_folder_that_cannot_be_written_can_be_read(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ars.kept._Controllers._add", full)
+    monkeypatch.setattr("ars.store.resume._Controllers._add", full)
     assert loaded(folder) == [0, 1, 2, 3]
     assert "No space left" in caplog.text
 

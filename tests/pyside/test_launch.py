@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ars import LaunchError, ProtocolError, Simulator
-from ars.launch import Family, find_host, resolve_command
-from ars.session import Session
+from ars.runtime.launch import Family, find_host, resolve_command
+from ars.runtime.session import Session
 
 pytestmark = pytest.mark.simulator  # fake ones, as real processes
 
@@ -107,7 +107,9 @@ def test_the_host_program_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setenv("ARS_HOST", str(tmp_path / "missing"))
     with pytest.raises(LaunchError, match=r"ARS_HOST=.*not an executable file"):
         Simulator(["true"]).prior(1)
-    monkeypatch.setattr("ars.launch.__file__", str(tmp_path / "package" / "launch.py"))  # one without an ars-host
+    monkeypatch.setattr(
+        "ars.runtime.launch.__file__", str(tmp_path / "package" / "launch.py")
+    )  # one without an ars-host
     with pytest.raises(LaunchError, match=r"ars-host was not found.*set ARS_HOST"):
         find_host({"PATH": str(tmp_path)})
     (tmp_path / "ars-host").symlink_to("/bin/true")
@@ -202,7 +204,7 @@ def test_a_forked_copy_ends_nothing(fake: Callable[..., Session]) -> None:
 
 def test_a_program_that_forgets_to_close_leaves_nothing_behind() -> None:
     code = (
-        "import sys; from ars.session import Session\n"
+        "import sys; from ars.runtime.session import Session\n"
         f"s = Session([sys.executable, {str(FAKE)!r}]); print(s._family.directory, s.pid)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

@@ -12,7 +12,7 @@ from scipy import special
 
 from ars._native import DTYPES
 from ars.loops import LoopSummary, summarise_loops
-from ars.naive_variance import lower_bound, unseen_share
+from ars.results.naive_variance import lower_bound, unseen_share
 
 SITE = loop_site(0, "draw")
 

@@ -19,8 +19,8 @@ from ars.wire import PRIOR, Replies, SiteTable, StepBatch
 
 torch = pytest.importorskip("torch")
 from ars.network import NetworkConfig, ProposalNetwork, SiteSpec, TraceBatch, Vocabulary  # noqa: E402
-from ars.network.proposer import NetworkProposer, UsualPriors  # noqa: E402
-from ars.network.serving import Asked, ServingNetwork  # noqa: E402
+from ars.network.serve.proposer import NetworkProposer, UsualPriors  # noqa: E402
+from ars.network.serve.serving import Asked, ServingNetwork  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -220,7 +220,7 @@ def test_answers_that_do_not_depend_on_the_trace_are_remembered_while_there_is_r
     assert proposer.pool.shared == 4
     assert proposer.pool.live == 19  # what came after a continuous value
     assert proposer.answered == 4 + 19
-    monkeypatch.setattr("ars.network.proposer._REMEMBERED", 6)
+    monkeypatch.setattr("ars.network.serve.proposer._REMEMBERED", 6)
     rows: list[Row] = [(trace, start, count, k, [(coin, 0, 1.0)]) for trace in (50, 51) for k in range(1, 6)]
     replies = ask(proposer, *rows)
     assert proposer.pool.shared == 6
@@ -241,7 +241,7 @@ def test_answers_that_do_not_depend_on_the_trace_are_remembered_while_there_is_r
 
 
 def test_states_are_copied_after_the_pool_has_grown(network: ProposalNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ars.network.proposer._REMEMBERED", 1)
+    monkeypatch.setattr("ars.network.serve.proposer._REMEMBERED", 1)
     proposer = NetworkProposer(network, OBSERVED)
     before = proposer.pool.capacity
     coin, count = 3, 4
@@ -318,8 +318,8 @@ def test_more_questions_and_states_than_are_kept(network: ProposalNetwork, monke
 
     expected = twice(NetworkProposer(network, OBSERVED))
     for kept in (1, 3, 50):
-        monkeypatch.setattr("ars.network.serving._KEPT_QUESTIONS", 400 * kept)  # a row has 392 bytes
-        monkeypatch.setattr("ars.network.serving._KEPT_STATES", kept)
+        monkeypatch.setattr("ars.network.serve.serving._KEPT_QUESTIONS", 400 * kept)  # a row has 392 bytes
+        monkeypatch.setattr("ars.network.serve.serving._KEPT_STATES", kept)
         assert twice(NetworkProposer(network, OBSERVED)) == expected
 
 
@@ -373,7 +373,7 @@ def test_unknown_sites_are_counted_and_listed(network: ProposalNetwork) -> None:
     columns = Columns(**(empty | {"samples": samples}))
     proposer = NetworkProposer(network, OBSERVED)
     with pytest.warns(ars.NetworkWarning) as caught:
-        proposer.warn_of_unknown(columns, SITES.all())
+        proposer.warn_after_run(columns, SITES.all())
     assert len(caught) == 1
     text = str(caught[0].message)
     assert "does not know 2 of the 4 latents that were drawn" in text
@@ -381,7 +381,7 @@ def test_unknown_sites_are_counted_and_listed(network: ProposalNetwork) -> None:
     samples["site"] = 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        proposer.warn_of_unknown(columns, SITES.all())
+        proposer.warn_after_run(columns, SITES.all())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import ars
 
 torch = pytest.importorskip("torch")
-from ars.network.pool import PoolFullError, StatePool  # noqa: E402
+from ars.network.serve.pool import PoolFullError, StatePool  # noqa: E402
 
 
 def traces(*numbers: int) -> np.ndarray:

@@ -12,7 +12,8 @@ import ars
 from ars._native import NO_SITE, DistKind, ReplyFlag, SiteKind
 from ars.columns import Site
 from ars.distributions import Distribution, decode
-from ars.proposers import Drawn, HandProposer, PriorProposer, _covers
+from ars.proposers import Drawn, HandProposer, PriorProposer
+from ars.proposers.hand import _covers
 from ars.wire import PRIOR, SiteTable, StepBatch
 
 SITES = SiteTable(
@@ -180,7 +181,7 @@ def test_the_prior_itself_may_be_proposed() -> None:
 
 def test_many_paths_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shapes that no trace under way needs go, also while other traces are under way."""
-    monkeypatch.setattr("ars.hand_states._SHAPES_KEPT", 5)
+    monkeypatch.setattr("ars.proposers.hand_states._SHAPES_KEPT", 5)
     proposer = HandProposer({"u": lambda t: ars.Normal(t["x"], 1.0)})
     proposer.step(batch((1000, 0, U, [(X, 0, 0.0)])), SITES)
     for trace in range(30):

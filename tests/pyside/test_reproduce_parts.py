@@ -17,16 +17,16 @@ from tests import exact
 
 from ars import diagnostics
 from ars.posterior import Posterior, RunInfo
-from ars.reproduce import convergence, reference, tables
-from ars.reproduce.events import deposits
-from ars.reproduce.exact import BetaBernoulli, marsaglia_evidence
-from ars.reproduce.mini_sherpa import Event
-from ars.reproduce.paper import PAPER
-from ars.reproduce.records import pack as pack_record
-from ars.reproduce.records import unpack
-from ars.reproduce.settings import SIZES, settings_for
-from ars.reproduce.thinning import first_of_sum, thin
-from ars.reproduce.workspace import Workspace
+from ars_lab.reproduce import convergence, reference, tables
+from ars_lab.reproduce.events import deposits
+from ars_lab.reproduce.exact import BetaBernoulli, marsaglia_evidence
+from ars_lab.reproduce.mini_sherpa import Event
+from ars_lab.reproduce.paper import PAPER
+from ars_lab.reproduce.records import pack as pack_record
+from ars_lab.reproduce.records import unpack
+from ars_lab.reproduce.settings import SIZES, settings_for
+from ars_lab.reproduce.thinning import first_of_sum, thin
+from ars_lab.reproduce.workspace import Workspace
 
 # ---- thinning --------------------------------------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import ars
-from ars.code_identity import describe_proposal, described_value
-from ars.identity import ELSEWHERE, data_identity, differences, digest
+from ars.store.code_identity import describe_proposal, described_value
+from ars.store.identity import ELSEWHERE, data_identity, differences, digest
 
 WIDTH = 2.0
 
@@ -103,7 +103,7 @@ def test_code_counts_and_its_place_does_not() -> None:
 def test_another_process_describes_it_in_the_same_way() -> None:
     """Sets have another order there, and objects other addresses."""
     text = (
-        "from ars.code_identity import describe_proposal as d\n"
+        "from ars.store.code_identity import describe_proposal as d\n"
         "class C:\n  w = {'a', 'b', 'c'}\n  def __call__(self, t): return t in self.w or t in {'x', 'y', 'z'}\n"
         "print(d(C()), d(lambda t, c=C(): c(t)))"
     )
@@ -142,10 +142,10 @@ def test_networks_are_known_by_all_that_they_hold() -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("safetensors")
     from ars._native import DistKind
-    from ars.identity import network_identity
-    from ars.network.core import NetworkConfig, ProposalNetwork
     from ars.network.facade import Network
-    from ars.network.vocabulary import SiteSpec, Vocabulary
+    from ars.network.model.core import NetworkConfig, ProposalNetwork
+    from ars.network.model.vocabulary import SiteSpec, Vocabulary
+    from ars.store.identity import network_identity
 
     def make(name: str = "x") -> Network:
         sites = Vocabulary([SiteSpec(name, DistKind.NORMAL, 2)])

@@ -15,8 +15,8 @@ from column_builder import Loop, Sample, Trace, Try, latent, loop_site, observat
 
 from ars.columns import Columns
 from ars.failures import Failure
-from ars.network.files import StorageError
 from ars.posterior import Posterior, RunInfo
+from ars.store.files import StorageError
 
 X, Y, MU, LOOP = range(4)
 SITES = [latent(X, "until/x"), observation(Y, "y"), result(MU, "mu"), loop_site(LOOP, "until")]

@@ -16,8 +16,8 @@ import ars
 from ars.columns import Columns, concatenate, sort_by_trace
 
 pytest.importorskip("torch")
-from ars.network.files import StorageError, write_whole
-from ars.network.shards import Recording, ShardError, record
+from ars.store.files import StorageError, write_whole
+from ars.store.shards import Recording, ShardError, record
 
 Make = Callable[..., ars.Simulator]
 

@@ -31,17 +31,17 @@ from ars.progress import StreamProgress
 torch = pytest.importorskip("torch")
 linear = torch.nn.functional.linear
 pytest.importorskip("safetensors")
-from ars.network.batches import Batcher, observation_shapes  # noqa: E402
 from ars.network.checkpoint import TrainingState, load_training, save_training, training_path  # noqa: E402
-from ars.network.core import NetworkConfig, ProposalNetwork  # noqa: E402
 from ars.network.facade import Network  # noqa: E402
-from ars.network.fit import train_simulator  # noqa: E402
-from ars.network.recurrence import run_lstm  # noqa: E402
-from ars.network.shards import ShardError, record  # noqa: E402
-from ars.network.sources import Part, Prefetch  # noqa: E402
-from ars.network.trace_batch import TraceBatch  # noqa: E402
-from ars.network.training import Callbacks, Trainer, TrainingConfig, TrainingError, held_out_batches, train  # noqa: E402
-from ars.network.vocabulary import Vocabulary  # noqa: E402
+from ars.network.model.core import NetworkConfig, ProposalNetwork  # noqa: E402
+from ars.network.model.recurrence import run_lstm  # noqa: E402
+from ars.network.model.trace_batch import TraceBatch  # noqa: E402
+from ars.network.model.vocabulary import Vocabulary  # noqa: E402
+from ars.network.train.batches import Batcher, observation_shapes  # noqa: E402
+from ars.network.train.fit import train_simulator  # noqa: E402
+from ars.network.train.sources import Part, Prefetch  # noqa: E402
+from ars.network.train.training import Callbacks, Trainer, TrainingConfig, TrainingError, held_out_batches, train  # noqa: E402
+from ars.store.shards import ShardError, record  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -459,8 +459,8 @@ def test_the_recurrence_is_torchs_lstm(depth: int, lengths: tuple[int, ...]) -> 
 FAULTS = """
 import resource, sys, threading, torch
 from functools import partial
-from ars.network.recurrence import run_lstm
-from ars.network.training import keep_freed_memory
+from ars.network.model.recurrence import run_lstm
+from ars.network.train.training import keep_freed_memory
 torch.set_num_threads(1)
 if sys.argv[1] == "keep":
     keep_freed_memory()

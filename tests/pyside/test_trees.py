@@ -19,10 +19,10 @@ linear = torch.nn.functional.linear
 from ars.network import NetworkConfig, ProposalNetwork, TraceBatch, Vocabulary  # noqa: E402
 from ars.network import batches as batches_module  # noqa: E402
 from ars.network import trace_batch as trace_batch_module  # noqa: E402
-from ars.network.batches import Batcher, BatchError, split  # noqa: E402
-from ars.network.recurrence import run_lstm, run_lstm_on_trees  # noqa: E402
-from ars.network.trace_batch import TreeBatch  # noqa: E402
-from ars.network.trees import tree_of  # noqa: E402
+from ars.network.model.recurrence import run_lstm, run_lstm_on_trees  # noqa: E402
+from ars.network.model.trace_batch import TreeBatch  # noqa: E402
+from ars.network.train.batches import Batcher, BatchError, split  # noqa: E402
+from ars.network.train.trees import tree_of  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 

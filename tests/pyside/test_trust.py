@@ -14,9 +14,9 @@ from scipy import stats
 
 import ars
 from ars import diagnostics as d
-from ars import specific
-from ars.assessment import assess_value, warnings_of
 from ars.posterior import Posterior, RunInfo
+from ars.results import specific
+from ars.results.assessment import assess_value, warnings_of
 
 SITES = [latent(0, "x"), result(1, "r"), result(2, "pair")]
 RUN = RunInfo(seed=3, runs_p=1, tries_q=10, in_loops="proposal", on_failure="zero", simulator=("./sim",))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ars.watchdog import _SIGNAL, OverTime, Watchdog
+from ars.proposers.watchdog import _SIGNAL, OverTime, Watchdog
 
 LIMIT = 0.05
 

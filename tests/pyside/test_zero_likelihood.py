@@ -10,7 +10,7 @@ import pytest
 from ars._native import DTYPES, DistKind, FailureKind, SiteKind
 from ars.columns import Columns, Site, empty
 from ars.errors import ObservationWarning
-from ars.zero_likelihood import impossible_observations, warn_of_impossible
+from ars.results.zero_likelihood import impossible_observations, warn_of_impossible
 
 SITES = [Site(i, SiteKind.OBSERVE, DistKind.NORMAL, name) for i, name in enumerate("abc")]
 ZERO = -np.inf

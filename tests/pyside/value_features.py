@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ars._kernels import VALUE_FEATURES
 from ars._native import DistKind
-from ars.network.heads import truncated_quantile
+from ars.network.model.heads import truncated_quantile
 
 __all__ = ["value_features"]
 

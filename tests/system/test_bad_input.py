@@ -25,7 +25,7 @@ import ars
 from ars import wire
 from ars._native import DTYPES, Message, RunFlag
 from ars.errors import HostLostError, LaunchError, ObservationError, ProtocolError, TraceFailure
-from ars.launch import find_host
+from ars.runtime.launch import find_host
 
 pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("estimates_the_prior")]
 

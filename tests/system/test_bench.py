@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ars.bench import draws, fork, infer, machine, peer, sites, stages, train
-from ars.bench.compare import compare
-from ars.bench.document import BEGIN, END, markdown, replace_tables
-from ars.bench.measure import Effort, find_simulator
-from ars.bench.results import BenchError, Measurement, Report, load, measurement, number, table
 from ars.cli import main
+from ars_lab.bench import draws, fork, infer, machine, peer, sites, stages, train
+from ars_lab.bench.compare import compare
+from ars_lab.bench.document import BEGIN, END, markdown, replace_tables
+from ars_lab.bench.measure import Effort, find_simulator
+from ars_lab.bench.results import BenchError, Measurement, Report, load, measurement, number, table
 
 SMALLEST = Effort(seconds=0.02, repeats=1, size="smallest")
 
@@ -83,7 +83,7 @@ def test_sites(directory: str) -> None:
 
 
 def test_stages_are_put_back() -> None:
-    from ars.session import Session
+    from ars.runtime.session import Session
 
     original = Session._inbox
     with stages.watch() as seen:
@@ -297,7 +297,7 @@ def test_what_a_hypervisor_takes_is_told(
 
 def test_plots(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from ars.bench.plots import save_plots
+    from ars_lab.bench.plots import save_plots
 
     parts = [measurement("infer CPU", {"M": 1}, name, 5.0) for name in ("controller: lstm", "host")]
     written = save_plots([*report(ratio=1.2, rate=5).measurements, *parts], tmp_path)

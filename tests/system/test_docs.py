@@ -15,8 +15,8 @@ import ars
 from ars.cli import infer, train
 
 pytest.importorskip("torch")
-from ars.network.batches import _LARGEST_TREE
-from ars.network.core import NetworkConfig
+from ars.network.model.core import NetworkConfig
+from ars.network.train.batches import _LARGEST_TREE
 
 ROOT = Path(__file__).resolve().parents[2]
 

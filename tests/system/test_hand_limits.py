@@ -17,7 +17,7 @@ from build_helpers import COMPILERS, Builder, Variant
 
 import ars
 from ars.distributions import Distribution
-from ars.hand_states import Drawn
+from ars.proposers.hand_states import Drawn
 
 HERE = Path(__file__).resolve().parent
 

@@ -19,9 +19,9 @@ import pytest
 from family_tools import RUN_CLI
 
 from ars.cli import main
-from ars.keys import Keys, make_pair
-from ars.launch import find_host
-from ars.remote import Listen, listen_at
+from ars.runtime.keys import Keys, make_pair
+from ars.runtime.launch import find_host
+from ars.runtime.remote import Listen, listen_at
 
 pytestmark = pytest.mark.usefixtures("estimates_the_prior")
 

@@ -22,7 +22,7 @@ from ars.wire import PRIOR, Replies, SiteTable, StepBatch
 
 torch = pytest.importorskip("torch")
 from ars.network import ProposalNetwork, SiteSpec, Vocabulary, proposer  # noqa: E402
-from ars.network.core import NetworkConfig  # noqa: E402
+from ars.network.model.core import NetworkConfig  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,

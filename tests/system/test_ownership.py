@@ -306,7 +306,7 @@ def test_close_ends_what_takes_several_runs(simulator: Callable[..., ars.Simulat
 def test_a_run_that_is_stuck_in_the_users_code_does_not_hold_up_close(
     simulator: Callable[..., ars.Simulator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ars.processes._CLOSE_WITHIN", 0.2)
+    monkeypatch.setattr("ars.runtime.processes._CLOSE_WITHIN", 0.2)
     sim = simulator("gaussian", workers=2)
     inside, go_on = threading.Event(), threading.Event()
     caught: list[BaseException] = []

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from ars.cli import main
-from ars.reproduce import methods
-from ars.reproduce.beta import METHODS
-from ars.reproduce.records import unpack
+from ars_lab.reproduce import methods
+from ars_lab.reproduce.beta import METHODS
+from ars_lab.reproduce.records import unpack
 
 pytest.importorskip("matplotlib")
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]  # minutes where others work

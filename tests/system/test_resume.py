@@ -20,7 +20,7 @@ from resume_tools import Bits, compile_library, compile_simulator, in_pieces, pu
 
 import ars
 from ars.cli import main
-from ars.network.files import StorageError
+from ars.store.files import StorageError
 
 pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("estimates_the_prior")]
 
@@ -286,11 +286,11 @@ def test_sites_of_another_family_keep_their_names(one_run: Path, tmp_path: Path)
 SCRIPT = """
 import os, resource, shutil, signal, sys
 import ars
-import ars.kept
-from ars.network.files import StorageError
+import ars.store.resume
+from ars.store.files import StorageError
 path, folder, what, traces = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 in_the_middle = what == "full" and traces >= 1000
-ars.kept._EVERY = 0.0 if in_the_middle else 1e9  # a chunk for every message, or one at the end, however fast this is
+ars.store.resume._EVERY = 0.0 if in_the_middle else 1e9  # a chunk for every message, or one at the end
 ars.Simulator._estimates_the_prior = True
 sim = ars.Simulator([path], workers=1)
 options = dict(budget=ars.Budget(M=1, N=2), seed=7)
@@ -369,7 +369,7 @@ def test_the_command_writes_a_finished_result(
         if path.name != "run.json":
             raise StorageError(f"{path} could not be written: the disk is full")
 
-    monkeypatch.setattr("ars.kept.write_whole", full)
+    monkeypatch.setattr("ars.store.resume.write_whole", full)
     out = tmp_path / "post.npz"
     command = ["infer", str(one_run / "sim"), "--observe", "y=0.5", "--traces", "200", "--seed", "7", "--quiet"]
     assert main([*command, "--resume", str(tmp_path / "run"), "--out", str(out)]) == 1
@@ -380,7 +380,7 @@ def test_the_command_writes_a_finished_result(
 
 def test_a_tiny_disk(one_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that is really full, where this may be mounted."""
-    monkeypatch.setattr("ars.kept._EVERY", 1e9)  # one chunk, however slow this machine is
+    monkeypatch.setattr("ars.store.resume._EVERY", 1e9)  # one chunk, however slow this machine is
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]

@@ -25,8 +25,8 @@ import ars
 from ars import wire
 from ars.cli import main
 from ars.errors import HostLostError, KeyFileError, LaunchError
-from ars.keys import make_pair, read_keys
-from ars.launch import find_host
+from ars.runtime.keys import make_pair, read_keys
+from ars.runtime.launch import find_host
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED, TRACES = 5, 200

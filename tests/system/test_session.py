@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import ars
-from ars.identity import proposed_by
+from ars.store.identity import proposed_by
 
 FAKE = Path(__file__).with_name("fake_simulator.py")
 PROPOSALS = {"x": ars.Normal(5.0, 1.0), "loop/u": lambda t: ars.Uniform(0.1 * t["x"], 1e6)}
@@ -272,7 +272,7 @@ def test_observed_arrays_keep_their_shape(fake: Callable[..., ars.Simulator]) ->
 
 def test_a_host_that_stands_still_is_lost(fake: Callable[..., ars.Simulator], monkeypatch: pytest.MonkeyPatch) -> None:
     """It lives and its socket is open, but its process never runs again."""
-    monkeypatch.setattr("ars.session._SILENCE", 0.5)
+    monkeypatch.setattr("ars.runtime.session._SILENCE", 0.5)
     sim = fake("deaf", max_restarts=0, trace_timeout=0.01)
     with pytest.raises(ars.HostLostError, match="not a word for"):
         sim.prior(100)

@@ -23,8 +23,8 @@ from zmq.utils import z85
 
 import ars
 from ars.errors import LaunchError
-from ars.keys import make_pair, read_keys
-from ars.launch import find_host
+from ars.runtime.keys import make_pair, read_keys
+from ars.runtime.launch import find_host
 
 LIMIT = 200.0  # seconds: no hang, whatever the machine does meanwhile
 SEED, TRACES = 5, 100
@@ -142,8 +142,8 @@ def test_ten_thousand_connections_without_a_key(waiting: Waiting, right: Any) ->
 
 def test_six_hundred_connections_that_are_held(waiting: Waiting, right: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Far more than may wait at once. Those that show no key are cut off, and the simulator has its turn."""
-    monkeypatch.setattr("ars.door._MOST_WAITING", 100)
-    monkeypatch.setattr("ars.door._HANDSHAKE_MS", 500)
+    monkeypatch.setattr("ars.runtime.door._MOST_WAITING", 100)
+    monkeypatch.setattr("ars.runtime.door._HANDSHAKE_MS", 500)
     coming = waiting.listen()
     open_before = len(os.listdir("/proc/self/fd"))
     waiting.strangers(HOLD, 600)

@@ -47,7 +47,7 @@ def test_numbers_that_need_all_64_bits(
     first: int, proposals: Any, sim: ars.Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Break 2: 100 of 200 traces came back, and numbers turned negative."""
-    monkeypatch.setattr("ars.kept._EVERY", 1e9)  # a chunk per run, however slow this machine is
+    monkeypatch.setattr("ars.store.resume._EVERY", 1e9)  # a chunk per run, however slow this machine is
     numbers = list(range(first, first + 200))
     some = [first, first + 99, first + 100, first + 199]
     whole = run(sim, 200, first_trace=first, proposals=proposals)

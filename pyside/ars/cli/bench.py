@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from ars.cli.options import at_least, positive
 
 if TYPE_CHECKING:
-    from ars.bench.measure import Effort
-    from ars.bench.results import Measurement, Report
+    from ars_lab.bench.measure import Effort
+    from ars_lab.bench.results import Measurement, Report
 
 HELP = "Measure speed: forks, inference, training, and pyprob beside it."
 _MUCH_STOLEN = 0.03  # of the time
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _effort(arguments: argparse.Namespace) -> Effort:
-    from ars.bench.measure import Effort
+    from ars_lab.bench.measure import Effort
 
     size = "full" if arguments.full else "smallest" if arguments.smallest else "quick"
     seconds = arguments.seconds or {"smallest": 0.02, "quick": 0.4, "full": 0.5}[size]
@@ -60,7 +60,7 @@ def _effort(arguments: argparse.Namespace) -> Effort:
 
 
 def _suite(name: str, effort: Effort, arguments: argparse.Namespace) -> Iterator[Measurement]:
-    from ars.bench import draws, fork, infer, peer, sites, train
+    from ars_lab.bench import draws, fork, infer, peer, sites, train
 
     plain: dict[str, Callable[[Effort, str | None], Iterator[Measurement]]] = {
         module.SUITE: module.run for module in (fork, draws, infer, sites, train)
@@ -75,8 +75,8 @@ def _suite(name: str, effort: Effort, arguments: argparse.Namespace) -> Iterator
 
 def _measure(name: str, effort: Effort, arguments: argparse.Namespace, report: Report) -> None:
     """One suite: its cases on stderr as they come, its tables on stdout at the end."""
-    from ars.bench.document import TITLES
-    from ars.bench.results import table
+    from ars_lab.bench.document import TITLES
+    from ars_lab.bench.results import table
 
     begun = len(report.measurements)
     latest = None
@@ -93,8 +93,8 @@ def _measure(name: str, effort: Effort, arguments: argparse.Namespace, report: R
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from ars.bench.compare import compare
-    from ars.bench.results import load
+    from ars_lab.bench.compare import compare
+    from ars_lab.bench.results import load
 
     found = compare(load(arguments.before), load(arguments.after), arguments.threshold / 100)
     if found.machine:
@@ -109,9 +109,9 @@ def _compare(arguments: argparse.Namespace) -> int:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.what == "compare":
         return _compare(arguments)
-    from ars.bench.document import replace_tables
-    from ars.bench.machine import cpu_ticks, describe
-    from ars.bench.results import BenchError, Report
+    from ars_lab.bench.document import replace_tables
+    from ars_lab.bench.machine import cpu_ticks, describe
+    from ars_lab.bench.results import BenchError, Report
 
     effort = _effort(arguments)
     options = {"command": f"ars bench {arguments.what}{' --full' if arguments.full else ''}", **vars(effort)}
@@ -136,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         report.save(arguments.out)
     if arguments.plots is not None:
-        from ars.bench.plots import save_plots
+        from ars_lab.bench.plots import save_plots
 
         save_plots(report.measurements, arguments.plots)
     if arguments.into is not None:

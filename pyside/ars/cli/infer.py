@@ -25,7 +25,7 @@ from ars.cli.options import (
     not_negative,
     open_simulator,
 )
-from ars.saved import SUFFIXES, check_netcdf
+from ars.store.saved import SUFFIXES, check_netcdf
 
 if TYPE_CHECKING:
     from ars.errors import RunInterrupted, StorageError

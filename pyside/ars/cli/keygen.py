@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ars.keys import make_pair
+    from ars.runtime.keys import make_pair
 
     controller, simulator = make_pair(Path(arguments.directory), force=arguments.force)
     print(f"{controller}: stays here, for ars infer --listen tcp://*:PORT --key {controller}, ars train, or")

@@ -69,10 +69,10 @@ class _Terminal:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ars.reproduce.driver import EXPERIMENTS, reproduce
-    from ars.reproduce.page import publish
-    from ars.reproduce.settings import settings_for
-    from ars.reproduce.workspace import Workspace
+    from ars_lab.reproduce.driver import EXPERIMENTS, reproduce
+    from ars_lab.reproduce.page import publish
+    from ars_lab.reproduce.settings import settings_for
+    from ars_lab.reproduce.workspace import Workspace
 
     settings = settings_for("full" if arguments.full else "tiny" if arguments.tiny else "quick")
     settings = settings.with_runs(arguments.repeats, arguments.traces)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from ars.assessment import RunDiagnostics, ValueDiagnostics
+from ars.results.assessment import RunDiagnostics, ValueDiagnostics
 
 __all__ = ["document", "missed_requirements", "table"]
 

@@ -86,10 +86,10 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def run(arguments: argparse.Namespace) -> int:
     from ars.network.checkpoint import load_training, training_path
-    from ars.network.core import NetworkConfig
-    from ars.network.fit import train_simulator
-    from ars.network.shards import record
-    from ars.network.training import TrainingConfig
+    from ars.network.model.core import NetworkConfig
+    from ars.network.train.fit import train_simulator
+    from ars.network.train.training import TrainingConfig
+    from ars.store.shards import record
 
     check_simulator(arguments)
     if arguments.record is not None and arguments.data is None:

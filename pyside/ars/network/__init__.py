@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ars.network.core import Group, Growth, NetworkConfig, ProposalNetwork
-    from ars.network.trace_batch import TraceBatch
-    from ars.network.vocabulary import SiteSpec, Vocabulary
+    from ars.network.model.core import Group, Growth, NetworkConfig, ProposalNetwork
+    from ars.network.model.trace_batch import TraceBatch
+    from ars.network.model.vocabulary import SiteSpec, Vocabulary
 
 __all__ = ["Group", "Growth", "NetworkConfig", "ProposalNetwork", "SiteSpec", "TraceBatch", "Vocabulary"]
 
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        return getattr(import_module(f"{__name__}.model.{_HOME[name]}"), name)
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

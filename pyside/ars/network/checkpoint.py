@@ -21,9 +21,9 @@ from safetensors.torch import save as pack_tensors
 from torch import Tensor, nn
 
 from ars._native import DistKind
-from ars.network.core import NetworkConfig, ProposalNetwork
-from ars.network.files import StorageError, parse_json, write_whole
-from ars.network.vocabulary import SiteSpec, Vocabulary
+from ars.network.model.core import NetworkConfig, ProposalNetwork
+from ars.network.model.vocabulary import SiteSpec, Vocabulary
+from ars.store.files import StorageError, parse_json, write_whole
 
 __all__ = [
     "CheckpointError",

@@ -13,9 +13,9 @@ from torch import nn
 from ars._native import SiteKind
 from ars.columns import Site
 from ars.network.checkpoint import CheckpointError, load_network, save_network
-from ars.network.core import NetworkConfig, ProposalNetwork
-from ars.network.history import TrainingHistory
-from ars.network.vocabulary import Vocabulary
+from ars.network.model.core import NetworkConfig, ProposalNetwork
+from ars.network.model.vocabulary import Vocabulary
+from ars.network.train.history import TrainingHistory
 
 __all__ = ["Network"]
 

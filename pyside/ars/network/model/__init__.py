@@ -1,0 +1,1 @@
+"""The proposal network itself: embeddings, recurrence, heads and densities."""

@@ -1,0 +1,443 @@
+"""The proposal network: an LSTM over the latents of a trace, and a proposal for the next one.
+
+The network holds weights and nothing else: no state of a trace. A site is a row of an embedding, and heads are shared
+by all sites whose priors are of one family, so the cost does not depend on how many sites there are.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ars._native import MAX_COMPONENTS, DistKind
+from ars.network.model import features
+from ars.network.model.embeddings import ObservationEncoder
+from ars.network.model.heads import HEADS, HeadSettings, Proposal
+from ars.network.model.inputs import Inputs, distinct
+from ars.network.model.recurrence import run_lstm, run_lstm_on_trees
+from ars.network.model.trace_batch import Batch, TraceBatch, TreeBatch
+from ars.network.model.vocabulary import SiteSpec, Vocabulary
+
+__all__ = ["Group", "Growth", "NetworkConfig", "ProposalNetwork", "State"]
+
+State = tuple[Tensor, Tensor]  # h and c, each [depth, n, lstm_dim]
+_Asked = tuple[Tensor, Tensor, Tensor, Tensor | None]  # site, instance [n], prior [n, 4], categories [n, C]
+
+_SITE_SCALE: Final = 0.5
+_LAST_LAYER_SCALE: Final = 0.1  # so that an untrained network proposes nearly the prior
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The sizes of a network. All are whole numbers but ``defensive``, the prior's share in every proposal."""
+
+    lstm_dim: int = 512
+    lstm_depth: int = 1
+    components: int = 10
+    observe_dim: int = 32
+    observe_hidden: int = 128
+    site_dim: int = 32
+    value_dim: int = 64
+    category_dim: int = 16
+    head_hidden: int = 256
+    defensive: float = 0.01
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value: object = getattr(self, field.name)
+            if field.name == "defensive":
+                if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-6 <= value <= 0.5:
+                    raise ValueError(f"defensive is {value!r}, must be a number from 1e-6 to 0.5")
+                continue
+            high = MAX_COMPONENTS - 1 if field.name == "components" else 64 if field.name == "lstm_depth" else 65536
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
+                raise ValueError(f"{field.name} is {value!r}, must be a whole number from 1 to {high}")
+
+    def to_dict(self) -> dict[str, int | float]:
+        """What JSON can hold."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> NetworkConfig:
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(set(values) - known):
+            raise ValueError(f"the network's settings have {', '.join(unknown)}, which this version does not know")
+        return cls(**values)
+
+
+class Group(NamedTuple):
+    """Proposals of one wire kind and size."""
+
+    kind: DistKind  # on the wire: MIXTURE, CATEGORICAL or BERNOULLI
+    rows: Tensor  # int64 [m]: the rows of the batch that these are for, ascending
+    params: Tensor  # float64 [m, width]: the doubles that follow the header of an ars_wire_dist
+
+
+class Growth(NamedTuple):
+    """What grow() changed, for an optimizer. A resized parameter is the same object, with rows appended."""
+
+    resized: dict[str, int]  # name -> rows that it had before
+    added: list[str]  # names of new parameters
+
+    def __bool__(self) -> bool:
+        return bool(self.resized or self.added)
+
+
+@contextmanager
+def _seeded(*parts: object) -> Iterator[None]:
+    """Inside, torch's generator is seeded from these, whatever happened before; afterwards it is as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(zlib.crc32(repr(parts).encode()))
+        yield
+
+
+class FamilyHead(nn.Module):
+    """From the LSTM to the raw numbers of one family: one hidden layer."""
+
+    def __init__(self, inputs: int, hidden: int, bias: Tensor) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(inputs, hidden)
+        self.last = nn.Linear(hidden, len(bias))
+        with torch.no_grad():
+            self.last.weight.mul_(_LAST_LAYER_SCALE)
+            self.last.bias.copy_(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        raw: Tensor = self.last(nn.functional.silu(self.hidden(x)))
+        return raw
+
+
+class ProposalNetwork(nn.Module):
+    """See the module. ``embeddings`` are the user's own modules, by the name of the observation; others are chosen by
+    shape. ``seed`` decides the initial weights; those of sites met later do not depend on when they are met.
+
+    Rows are given in parallel tensors. A site is an index of the vocabulary; -1 is no site, or one not known.
+    """
+
+    kinds: Tensor
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        vocabulary: Vocabulary,
+        observation_shapes: Mapping[str, tuple[int, ...]],
+        embeddings: Mapping[str, nn.Module] | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.seed = seed
+        self.vocabulary = Vocabulary()
+        c = config
+        with _seeded(seed, "network"):
+            self.observer = ObservationEncoder(observation_shapes, embeddings or {}, c.observe_dim, c.observe_hidden)
+            self.sites = nn.Embedding(1, c.site_dim)  # row 0: no site; row i + 1: site i
+            self.categories = nn.Embedding(1, c.category_dim)  # row 0: not a category; row i + 1: category i
+            self.value = nn.Sequential(
+                nn.Linear(features.VALUE_FEATURES + c.category_dim + c.site_dim, c.value_dim),
+                nn.SiLU(),
+                nn.Linear(c.value_dim, c.value_dim),
+                nn.SiLU(),
+            )
+            self.lstm = nn.LSTM(self.input_dim, c.lstm_dim, c.lstm_depth)
+        with torch.no_grad():
+            self.sites.weight.zero_()
+            self.categories.weight.zero_()
+        self.heads = nn.ModuleDict()  # by the name of the prior's kind
+        self.register_buffer("kinds", torch.zeros(1, dtype=torch.int64), persistent=False)
+        self._families: tuple[DistKind, ...] = ()
+        self.grow(vocabulary)
+
+    # ---- sizes -----------------------------------------------------------------------------------------------------
+
+    @property
+    def input_dim(self) -> int:
+        """I, the width of what goes into the LSTM."""
+        c = self.config
+        return (
+            c.observe_dim
+            + c.site_dim
+            + features.INSTANCE_FEATURES
+            + features.PRIOR_FEATURES
+            + c.category_dim
+            + features.VALUE_FEATURES
+            + c.value_dim
+        )
+
+    @property
+    def output_dim(self) -> int:
+        """The width of what propose() and log_prob() take: the LSTM's output, and its input, for sharpness."""
+        return self.config.lstm_dim + self.input_dim
+
+    @property
+    def observation_shapes(self) -> dict[str, tuple[int, ...]]:
+        return dict(self.observer.shapes)
+
+    @property
+    def custom_embeddings(self) -> tuple[str, ...]:
+        """The names of observations that the user's own modules embed."""
+        return self.observer.user_names
+
+    @property
+    def _settings(self) -> HeadSettings:
+        return HeadSettings(self.config.components, self.categories.num_embeddings - 1, self.config.defensive)
+
+    def initial_state(self, rows: int) -> State:
+        """The state at the start of a trace, once per row."""
+        shape = (self.config.lstm_depth, rows, self.config.lstm_dim)
+        zeros = self.sites.weight.new_zeros(shape)
+        return zeros, zeros.clone()
+
+    # ---- growing ---------------------------------------------------------------------------------------------------
+
+    def grow(self, vocabulary: Vocabulary) -> Growth:
+        """Learns of the sites that were appended to the vocabulary. What it computed for known sites stays the same."""
+        for known, given in zip(self.vocabulary, vocabulary, strict=False):
+            if (known.address, known.kind) != (given.address, given.kind):
+                raise ValueError(f"the vocabulary has {given.address!r} where the network has {known.address!r}")
+        if len(vocabulary) < len(self.vocabulary):
+            raise ValueError(f"the vocabulary has {len(vocabulary)} sites, the network {len(self.vocabulary)} already")
+        before = {name: (parameter, len(parameter)) for name, parameter in self.named_parameters()}
+        new = list(vocabulary)[len(self.vocabulary) :]
+        self.vocabulary = vocabulary.copy()
+        self._grow_sites(new)
+        self._grow_categories(vocabulary.categories)
+        present = {site.kind for site in vocabulary}
+        self._families = tuple(sorted(present))
+        for kind in self._families:
+            if kind.name not in self.heads:
+                with _seeded(self.seed, "head", kind.name):
+                    bias = HEADS[kind].bias(self._settings)
+                    head = FamilyHead(self.output_dim, self.config.head_hidden, bias)
+                self.heads[kind.name] = head.to(self.sites.weight.device).train(self.training)
+        resized, added = {}, []
+        for name, parameter in self.named_parameters():
+            if name not in before:
+                added.append(name)
+            elif before[name][1] != len(parameter):
+                resized[name] = before[name][1]
+        return Growth(resized, added)
+
+    def _grow_sites(self, new: list[SiteSpec]) -> None:
+        if unknown := [site for site in new if site.kind not in HEADS]:
+            raise ValueError(f"{unknown[0].address!r}: no proposals are known for a {unknown[0].kind.name} prior")
+        rows = []
+        for site in new:
+            with _seeded(self.seed, "site", site.address):
+                rows.append(_SITE_SCALE * torch.randn(self.config.site_dim))
+        _append(self.sites, rows)
+        kinds = torch.tensor([int(site.kind) for site in new], dtype=torch.int64, device=self.kinds.device)
+        self.kinds = torch.cat([self.kinds, kinds])
+
+    def _grow_categories(self, wanted: int) -> None:
+        """In steps of a factor of two, so that it happens rarely."""
+        have = self.categories.num_embeddings - 1
+        if wanted <= have:
+            return
+        size = 1 << (wanted - 1).bit_length()
+        rows = []
+        for category in range(have, size):
+            with _seeded(self.seed, "category", category):
+                rows.append(_SITE_SCALE * torch.randn(self.config.category_dim))
+        _append(self.categories, rows)
+        if DistKind.CATEGORICAL.name in self.heads:
+            head = self.heads[DistKind.CATEGORICAL.name]
+            assert isinstance(head, FamilyHead)
+            for parameter in (head.last.weight, head.last.bias):
+                more = parameter.data.new_zeros((size - have, *parameter.shape[1:]))
+                parameter.data = torch.cat([parameter.data, more])
+                parameter.grad = None
+            head.last.out_features = size
+
+    # ---- the trace -------------------------------------------------------------------------------------------------
+
+    def observe(self, observation: Mapping[str, Tensor]) -> Tensor:
+        """The embedding [B, E] of data, name -> [B, *shape]. Without observations, one row that serves all."""
+        out: Tensor = self.observer(observation).to(self.sites.weight.device)
+        return out
+
+    def inputs(
+        self,
+        obs: Tensor,
+        site: Tensor,
+        instance: Tensor,
+        prior: Tensor,
+        categories: Tensor | None,
+        previous_site: Tensor,
+        previous_value: Tensor,
+        previous_prior: Tensor,
+    ) -> Tensor:
+        """The input of the LSTM, [*, I]: from obs [*, E], site, instance [*], prior [*, 4], categories [*, C] or None.
+
+        The latent drawn before is previous_site [*] (-1 at the start), previous_value [*], previous_prior [*, 4].
+        """
+        shape = site.shape
+        rows = site.numel()
+        if categories is not None:
+            categories = categories.reshape(rows, -1)
+        parts = [
+            obs.expand(*shape, -1).reshape(rows, -1),
+            self._question(site.reshape(-1), instance.reshape(-1), prior.reshape(-1, 4), categories),
+            self._value(previous_site.reshape(-1), previous_value.reshape(-1), previous_prior.reshape(-1, 4)),
+        ]
+        return torch.cat(parts, dim=-1).reshape(*shape, -1)
+
+    def _question(self, site: Tensor, instance: Tensor, prior: Tensor, categories: Tensor | None) -> Tensor:
+        """What a step sees of the site that is asked for, [n, Q]."""
+        parts = [
+            self.sites(site + 1),
+            features.instance_features(instance),
+            features.prior_features(prior),
+            self._prior_categories(categories, len(site)),
+        ]
+        return torch.cat(parts, dim=-1)
+
+    def _value(self, site: Tensor, value: Tensor, prior: Tensor) -> Tensor:
+        """What a step sees of the latent drawn before, [n, V]."""
+        kind = self.kinds[site + 1]
+        seen = features.value_features(kind, prior, value)
+        category = self._category_rows(kind, value)
+        described = torch.cat([seen, self.categories(category), self.sites(site + 1)], dim=-1)
+        return torch.cat([seen, self.value(described)], dim=-1)
+
+    def _start(self) -> Tensor:
+        """The same where nothing was drawn before, [1, V]."""
+        device = self.kinds.device
+        nothing = torch.zeros(1, dtype=torch.float64, device=device)
+        return self._value(torch.full((1,), -1, device=device), nothing, nothing.expand(1, 4))
+
+    def _category_rows(self, kind: Tensor, value: Tensor) -> Tensor:
+        """The row of a category's embedding; 0 for what is not a category, or one never seen."""
+        if DistKind.CATEGORICAL not in self._families:
+            return torch.zeros_like(kind)
+        known = (kind == int(DistKind.CATEGORICAL)) & (value >= 0) & (value < self.categories.num_embeddings - 1)
+        return torch.where(known, torch.where(known, value, 0.0).to(torch.int64) + 1, 0)
+
+    def _prior_categories(self, categories: Tensor | None, rows: int) -> Tensor:
+        """A Categorical prior: the mean of its categories' embeddings."""
+        table = self.categories.weight[1:]
+        if categories is None or not len(table):
+            return table.new_zeros((rows, self.config.category_dim))
+        p = categories.to(table.dtype)
+        k = min(p.shape[-1], len(table))
+        return p[:, :k] @ table[:k]
+
+    def advance(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """One step for n rows: x [n, I], state of n rows -> what propose() needs [n, output_dim], and new states."""
+        # Cell by cell: for one step nn.LSTM would spend most of its time on rearranging the weights.
+        below, new_h, new_c = x, [], []
+        for h, c, weights in zip(state[0], state[1], self.lstm.all_weights, strict=True):
+            below, c = torch.lstm_cell(below, (h, c), *weights)
+            new_h.append(below)
+            new_c.append(c)
+        return torch.cat([below, x], dim=-1), (torch.stack(new_h), torch.stack(new_c))
+
+    # ---- proposals -------------------------------------------------------------------------------------------------
+
+    def _proposals(
+        self, out: Tensor, site: Tensor, prior: Tensor, categories: Tensor | None
+    ) -> Iterator[tuple[Tensor, Proposal]]:
+        """By family of priors: the rows, and their proposals. The loop is over families, not over sites or rows."""
+        kind = self.kinds[site + 1]
+        for family in self._families:
+            rows = torch.nonzero(kind == int(family)).squeeze(-1)
+            if not len(rows):
+                continue
+            every = len(rows) == len(site)
+            raw = self.heads[family.name](out if every else out[rows]).to(torch.float64)
+            probabilities = None
+            if family is DistKind.CATEGORICAL and categories is not None:
+                probabilities = categories[rows]
+            yield rows, HEADS[family].build(raw, prior[rows].to(torch.float64), probabilities, self._settings)
+
+    def propose(self, out: Tensor, site: Tensor, prior: Tensor, categories: Tensor | None) -> list[Group]:
+        """Proposals for n rows: out [n, output_dim], site [n], prior [n, 4], categories [n, C] or None.
+
+        A row whose site is -1 is in no group: the prior proposes there.
+        """
+        return [
+            Group(proposal.kind, rows, proposal.doubles())
+            for rows, proposal in self._proposals(out, site, prior, categories)
+        ]
+
+    def log_prob(self, out: Tensor, site: Tensor, prior: Tensor, categories: Tensor | None, value: Tensor) -> Tensor:
+        """log q of one value per row, float64 [n]."""
+        parts = list(self._proposals(out, site, prior, categories))
+        if sum(len(rows) for rows, _ in parts) != len(site):
+            raise ValueError("log_prob: a row has site -1; let the network grow() before it is trained on new sites")
+        value = value.to(torch.float64)
+        if len(parts) == 1:
+            rows, proposal = parts[0]
+            return proposal.log_prob(value)
+        result = torch.zeros(len(site), dtype=torch.float64, device=value.device)
+        for rows, proposal in parts:
+            result = result.index_copy(0, rows, proposal.log_prob(value[rows]))
+        return result
+
+    # ---- training --------------------------------------------------------------------------------------------------
+
+    def log_probs(self, batch: Batch) -> Tensor:
+        """log q of every latent, float64: [T, B] for a TraceBatch, 0 where padded; [N] for a TreeBatch."""
+        return self._tree_log_probs(batch) if isinstance(batch, TreeBatch) else self._trace_log_probs(batch)
+
+    def _inputs(self, obs: Tensor, asked: _Asked, before: tuple[Tensor, Tensor, Tensor]) -> Inputs:
+        """For N latents, those that begin a trace first; ``before``: the sites, values and priors before the others."""
+        which, question = distinct(*(column for column in asked if column is not None))
+        site, instance, prior, categories = asked
+        categories = None if categories is None else categories[which]
+        questions = self._question(site[which], instance[which], prior[which], categories)
+        return Inputs(obs, questions, question, self._start(), self._value(*before))
+
+    def _tree_log_probs(self, batch: TreeBatch) -> Tensor:
+        if not len(batch.site):
+            return batch.weight.clone()
+        site, value, prior, categories = batch.site, batch.value, batch.prior, batch.categories
+        before = batch.previous[batch.levels[0] :]
+        obs = self.observe(batch.observation).expand(batch.traces, -1).index_select(0, batch.trace)
+        asked = (site, batch.instance, prior, categories)
+        x = self._inputs(obs, asked, (site[before], value[before], prior[before]))
+        h = run_lstm_on_trees(self.lstm, x.product, batch.levels, batch.previous)
+        return self.log_prob(torch.cat([h, x.whole()], dim=-1), site, prior, categories, value)
+
+    def _trace_log_probs(self, batch: TraceBatch) -> Tensor:
+        steps, traces = batch.site.shape
+        at, levels = batch.packed()
+        if not len(at):
+            return batch.value.new_zeros((steps, traces))
+        site, value, prior = batch.site.reshape(-1), batch.value.reshape(-1), batch.prior.reshape(-1, 4)
+        categories = None if batch.categories is None else batch.categories.reshape(steps * traces, -1)[at]
+        before = at[levels[0] :] - traces  # the latent before is the one above: time comes first
+        obs = self.observe(batch.observation).expand(traces, -1).index_select(0, at % traces)
+        asked = (site[at], batch.instance.reshape(-1)[at], prior[at], categories)
+        x = self._inputs(obs, asked, (site[before], value[before], prior[before]))
+        h = run_lstm(self.lstm, x.product, levels)
+        log_q = self.log_prob(torch.cat([h, x.whole()], dim=-1), site[at], prior[at], categories, value[at])
+        return log_q.new_zeros(steps * traces).index_copy(0, at, log_q).reshape(steps, traces)
+
+    def minus_log_q(self, batch: Batch) -> Tensor:
+        """Minus the log density of all latents of all traces. In a TreeBatch each counts with its weight."""
+        log_q = self.log_probs(batch)
+        return -(log_q * batch.weight).sum() if isinstance(batch, TreeBatch) else -log_q.sum()
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Minus the mean over traces of the log density of all their latents. In training mode the scales of the
+        observations are learnt from the first batches."""
+        if self.training:
+            self.observer.learn(batch.observation)
+        return self.minus_log_q(batch) / batch.traces
+
+
+def _append(table: nn.Embedding, rows: list[Tensor]) -> None:
+    """More rows for an embedding, whose parameter stays the same object."""
+    if not rows:
+        return
+    weight = table.weight
+    weight.data = torch.cat([weight.data, torch.stack(rows).to(weight.device, weight.dtype)])
+    weight.grad = None
+    table.num_embeddings = len(weight)

@@ -1,0 +1,208 @@
+"""From a simulator to a trained network: what ``Simulator.train`` and ``ars train`` do."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ars.errors import ArsError
+from ars.network.checkpoint import CheckpointError, TrainingState, load_training, save_training, training_path
+from ars.network.facade import Network
+from ars.network.model.core import NetworkConfig, ProposalNetwork
+from ars.network.model.vocabulary import Vocabulary
+from ars.network.train.batches import Batcher, BatchError, observation_shapes
+from ars.network.train.history import Entry, TrainingHistory
+from ars.network.train.sources import FreshTraces, RecordedTraces, Source
+from ars.network.train.training import (
+    Callbacks,
+    Trainer,
+    TrainingConfig,
+    held_out_batches,
+    keep_freed_memory,
+    one_torch_thread,
+    train,
+)
+from ars.progress import Progress, StreamProgress, make_progress
+from ars.store.files import StorageError
+
+if TYPE_CHECKING:
+    from ars.simulator import OnFailure, Simulator
+
+__all__ = ["train_simulator"]
+
+
+def train_simulator(
+    sim: Simulator,
+    config: TrainingConfig,
+    network: NetworkConfig | None = None,
+    *,
+    data: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    embeddings: Mapping[str, nn.Module] | None = None,
+    on_failure: OnFailure = "raise",
+    checkpoint_every: float = 120.0,
+    threads: int | None = None,
+    progress: bool | Progress | None = None,
+    tensorboard: str | os.PathLike[str] | None = None,
+) -> Network:
+    """Trains a network on fresh traces, or on those of the folder ``data``.
+
+    out: the file for the network. It and the training (net.training.safetensors) are written every ``checkpoint_every``
+    seconds and at the end. resume: go on with the training that ``out`` has; if it has none, start one. shapes: of
+    observations that are not flat, such as {"calorimeter": (20, 20)}, which is then seen as an image. embeddings: torch
+    modules of your own, by the name of the observation. threads: as many as torch uses, unless given.
+    """
+    if resume and out is None:
+        raise ValueError("resume=True needs out=, the file of the network whose training is to go on")
+    if out is not None:
+        _check_writable(Path(out))
+    source: Source
+    if data is None:
+        source = FreshTraces(sim, config.seed, on_failure, config.max_rejected if config.train_on == "all" else 0)
+    else:
+        source = RecordedTraces(data, config.seed, rejected=config.train_on == "all")
+        source.check_simulator(sim)
+    state = None
+    if resume and out is not None and training_path(out).exists():
+        state = load_training(training_path(out), embeddings)
+        config = _resumed_config(state, config, network, training_path(out))
+    threads = torch.get_num_threads() if threads is None else threads
+    keep_freed_memory()
+    with one_torch_thread(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed % 2**63)
+        trainer = _trainer(source, config, network or NetworkConfig(), state, shapes, embeddings, threads)
+        about = dataclasses.asdict(config) | {"source": source.describe()}
+
+        def facade(history: TrainingHistory) -> Network:
+            return Network(trainer.network, history, sim.command, about)
+
+        def checkpoint(now: TrainingState) -> None:
+            assert out is not None
+            save_training(training_path(out), now)
+            facade(trainer.history).save(out)
+
+        with contextlib.ExitStack() as stack:
+            shown = _shown(progress, trainer.position)
+            stack.callback(shown.close)
+            board = stack.enter_context(_board(tensorboard))
+            callbacks = Callbacks(
+                step=_step(shown, trainer),
+                evaluated=board,
+                checkpoint=checkpoint if out is not None else None,
+                checkpoint_every=checkpoint_every,
+            )
+            result = facade(train(trainer, source, callbacks))
+        if out is not None:
+            result.save(out)
+    return result
+
+
+def _check_writable(out: Path) -> None:
+    """Better now than after a night of training."""
+    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise StorageError(f"{out} cannot be written: it must be a file in a folder that exists and can be written to")
+
+
+def _resumed_config(
+    state: TrainingState, wanted: TrainingConfig, network: NetworkConfig | None, path: Path
+) -> TrainingConfig:
+    """The settings that the training was begun with. Only the number of traces may be another now."""
+    try:
+        begun = TrainingConfig(**state.about["config"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from error
+    if network is not None and network != state.network.config:
+        raise ArsError(f"{path} is the training of another network: {state.network.config}, not {network}")
+    same = dataclasses.replace(begun, traces=wanted.traces)
+    if wanted != same:
+        odd = [
+            f"{f.name} was {getattr(same, f.name)!r}, is {getattr(wanted, f.name)!r}"
+            for f in dataclasses.fields(same)
+            if getattr(wanted, f.name) != getattr(same, f.name)
+        ]
+        raise ArsError(f"{path} was begun with other settings: {'; '.join(odd)}. Give the same, or start anew")
+    return same
+
+
+def _trainer(
+    source: Source,
+    config: TrainingConfig,
+    sizes: NetworkConfig,
+    state: TrainingState | None,
+    shapes: Mapping[str, Sequence[int]] | None,
+    embeddings: Mapping[str, nn.Module] | None,
+    threads: int,
+) -> Trainer:
+    """A trainer at its beginning, or where the state left off."""
+    if state is not None and state.about.get("source") != source.describe():
+        raise ArsError(f"this training was begun on other traces: {state.about.get('source')}, not {source.describe()}")
+    parts = source.held_out(config.held_out_traces)
+    if not sum(len(part.columns.traces) for part in parts):
+        raise BatchError("all held-out traces failed; run sim.prior(100) to see why")
+    if state is None:
+        found = observation_shapes(parts[0].columns, parts[0].sites, shapes)
+        batcher = Batcher(Vocabulary(), found, rejected=config.train_on == "all")
+        held_out = held_out_batches(parts, batcher, config.batch_size)
+        network = ProposalNetwork(sizes, batcher.vocabulary, found, embeddings, config.seed)
+        return Trainer(network, config, held_out, threads)
+    network = state.network
+    batcher = Batcher(network.vocabulary.copy(), network.observation_shapes, rejected=config.train_on == "all")
+    trainer = Trainer(network, config, held_out_batches(parts, batcher, config.batch_size), threads)
+    trainer.restore(state)
+    return trainer
+
+
+# ---- showing ---------------------------------------------------------------------------------------------------------
+
+
+def _shown(progress: bool | Progress | None, begun: int) -> Progress:
+    return StreamProgress(sys.stderr, begun=begun) if progress is True else make_progress(progress)
+
+
+def _step(shown: Progress, trainer: Trainer) -> Any:
+    """Tells the progress bar of every batch; the loss that it shows is smoothed."""
+    smooth = math.nan
+
+    def step(done: int, total: int, loss: float) -> None:
+        nonlocal smooth
+        smooth = loss if math.isnan(smooth) else smooth if math.isnan(loss) else smooth + 0.05 * (loss - smooth)
+        if isinstance(shown, StreamProgress):
+            held = trainer.history[-1].held_out if len(trainer.history) else None
+            shown.note(f"loss {smooth:.4f}" + ("" if held is None else f", held-out {held:.4f}"))
+        shown.update(done, total)
+
+    return step
+
+
+@contextlib.contextmanager
+def _board(directory: str | os.PathLike[str] | None) -> Iterator[Any]:
+    """Something to call with every entry of the history, which writes it for TensorBoard; None without a folder."""
+    if directory is None:
+        yield None
+        return
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ArsError("tensorboard= needs the package tensorboard: pip install tensorboard") from error
+    writer = SummaryWriter(os.fspath(directory))
+
+    def write(entry: Entry) -> None:
+        for name in ("loss", "held_out", "lr", "traces_per_second"):
+            if (value := getattr(entry, name)) is not None:
+                writer.add_scalar(name, value, entry.traces)
+
+    try:
+        yield write
+    finally:
+        writer.close()

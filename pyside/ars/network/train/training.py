@@ -1,0 +1,433 @@
+"""Training: Adam on the log density that the network gives to the latents of prior traces.
+
+The traces are numbered, batches are consecutive, and new sites are appended in the order of the traces. So where a
+training stands is one number, and one that was interrupted goes on as if it had not been.
+
+A batch is cut into as many slices as there are threads, whose gradients are added. Threads inside of torch's operations
+are a little faster on two idle cores, but they wait for each other hundreds of times per batch: where other processes
+use the cores too, they come almost to a halt (some 800 traces/s instead of 2,400).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from ars.errors import ArsError, RunInterrupted
+from ars.network.checkpoint import CheckpointError, TrainingState
+from ars.network.model.core import Growth, ProposalNetwork
+from ars.network.model.trace_batch import Batch
+from ars.network.model.vocabulary import Vocabulary
+from ars.network.train.batches import Batcher, split
+from ars.network.train.history import Entry, TrainingHistory
+from ars.network.train.sources import Part, Prefetch, Source
+from ars.runtime.interrupts import Interrupts
+
+__all__ = ["Callbacks", "Trainer", "TrainingConfig", "TrainingError", "held_out_batches", "train"]
+
+_Result = TypeVar("_Result")
+
+_log = logging.getLogger(__name__)
+
+_FINAL_LR: Final = 0.01  # of the rate at its height
+_MOMENTS: Final = ("exp_avg", "exp_avg_sq")
+_LARGEST_BLOCK: Final = (32 << 20) - (64 << 10)  # bytes; with what malloc adds to it not above 32 MB
+
+
+class TrainingError(ArsError):
+    """The training cannot go on."""
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How to train. The learning rate rises over the first ``warmup`` of the traces, then falls along a cosine.
+
+    train_on="accepted" trains on what a trace keeps: at the optimum q(z|x, y) is the posterior p(z|x, y) of the draws z
+    that a loop accepts. "all" trains on everything that was drawn, each draw given those before it in its own try. That
+    minimises the expected -log q of a whole run, rejections included: q(z|x, y) becomes
+    p(not A|x) p(z|x, not A) + p(A|x) p(z|x, y), with A the acceptance of a try. It covers what the loop rejects, at the
+    price of being rejected as often as the prior is (appendix B.2 of the paper).
+    """
+
+    traces: int
+    batch_size: int = 512
+    lr: float = 1e-3
+    seed: int = 0
+    warmup: float = 0.01
+    clip: float = 10.0  # the largest norm of a gradient
+    held_out: int = 0  # traces; 0: chosen
+    evaluate_every: int = 0  # traces; 0: chosen
+    patience: int = 0  # evaluations without a better held-out loss after which to stop; 0: never
+    train_on: str = "accepted"
+    max_rejected: int = 64  # rejected tries per loop entry that train_on="all" uses; of more, the first stand for all
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value: object = getattr(self, field.name)
+            if field.name == "train_on":
+                continue
+            whole = field.name not in ("lr", "warmup", "clip")
+            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+                raise TypeError(f"{field.name} must be a {'whole ' if whole else ''}number, not {value!r}")
+            low = 1 if field.name in ("traces", "batch_size", "max_rejected") else 0
+            if not (math.isfinite(value) and value >= low):
+                raise ValueError(f"{field.name} must be at least {low}, not {value!r}")
+        if self.lr <= 0 or self.clip <= 0:
+            raise ValueError(f"lr and clip must be positive, not {self.lr!r} and {self.clip!r}")
+        if self.warmup > 1:
+            raise ValueError(f"warmup must be a share of the traces from 0 to 1, not {self.warmup!r}")
+        if self.train_on not in ("accepted", "all"):
+            raise ValueError(f'train_on must be "accepted" or "all", not {self.train_on!r}')
+
+    @property
+    def held_out_traces(self) -> int:
+        return self.held_out or min(2048, max(64, self.traces // 20))
+
+    @property
+    def interval(self) -> int:
+        """Traces between evaluations: up to 20 in a short training, and a small share of the time in a long one."""
+        often = min(self.traces // 20, 50 * self.batch_size)
+        chosen = max(often, self.traces // 1000, 2 * self.held_out_traces)
+        return max(self.evaluate_every or chosen, 1)
+
+    def lr_at(self, traces: int) -> float:
+        """The learning rate of the batch after so many traces."""
+        rise = self.warmup * self.traces
+        if traces < rise:
+            return self.lr * (traces + self.batch_size) / (rise + self.batch_size)
+        share = min((traces - rise) / max(self.traces - rise, 1), 1.0)
+        return self.lr * (_FINAL_LR + (1 - _FINAL_LR) * 0.5 * (1 + math.cos(math.pi * share)))
+
+
+class Prepared(NamedTuple):
+    """What one step needs."""
+
+    batch: Batch | None  # None: all its traces failed
+    vocabulary: Vocabulary | None  # if this batch made it grow
+    traces: int
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """What a training tells others. All are called between two batches, in the thread that trains."""
+
+    step: Callable[[int, int, float], None] | None = None  # traces done, in all, loss of the batch
+    evaluated: Callable[[Entry], None] | None = None
+    checkpoint: Callable[[TrainingState], None] | None = None
+    checkpoint_every: float = 120.0  # seconds
+
+
+def held_out_batches(parts: list[Part], batcher: Batcher, size: int) -> list[Batch]:
+    """Batches of the held-out traces; their sites are the first that the batcher's vocabulary has."""
+    return [batcher(c, part.sites)[0] for part in parts for c in split(part.columns, size) if len(c.traces)]
+
+
+def _plus(total: Tensor | None, gradient: Tensor | None) -> Tensor | None:
+    """Adds to a total that is ours; None is 0. Two parameters may share a gradient, but not a total."""
+    if gradient is None:
+        return total
+    return gradient.clone() if total is None else total.add_(gradient)
+
+
+# ---- one step after another ------------------------------------------------------------------------------------------
+
+
+class Trainer:
+    """A network, its optimizer, and where the training stands."""
+
+    def __init__(
+        self, network: ProposalNetwork, config: TrainingConfig, held_out: list[Batch], threads: int = 1
+    ) -> None:
+        self.network = network
+        # A module of the user's may not bear being run in parts.
+        self._whole = bool(network.custom_embeddings)
+        self.threads = 1 if self._whole else threads
+        self._pool: ThreadPoolExecutor | None = None
+        self.config = config
+        self.held_out = held_out
+        self.history = TrainingHistory()
+        self.position = 0
+        self.seconds = 0.0
+        self.stopped = False  # early
+        self.torn = False  # in the middle of changing the weights
+        self._optimizer = torch.optim.Adam(network.parameters(), lr=config.lr, fused=True)
+        self._losses = (0.0, 0, 0)  # sum, batches and traces since the last evaluation
+        self._evaluated_at = (0, 0.0)  # position, seconds
+        self._best = math.inf
+        self._best_weights: dict[str, Tensor] = {}
+        self._worse = 0
+
+    def done(self) -> bool:
+        return self.stopped or self.position >= self.config.traces
+
+    def step(self, prepared: Prepared) -> float:
+        """One batch; its loss. A loss or a gradient that is not finite is an error, and changes nothing."""
+        if prepared.vocabulary is not None:
+            self.grow(prepared.vocabulary)
+        if prepared.batch is None:
+            self.position += prepared.traces
+            return math.nan
+        lr = self.config.lr_at(self.position)
+        for group in self._optimizer.param_groups:
+            group["lr"] = lr
+        value = self._gradients(prepared.batch)
+        if not math.isfinite(value):
+            raise self._diverged("loss", value)
+        norm = float(torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip))
+        if not math.isfinite(norm):
+            raise self._diverged("norm of the gradient", norm)
+        self.torn = True
+        self._optimizer.step()
+        self.position += prepared.traces
+        self.torn = False
+        total, batches, traces = self._losses
+        self._losses = (total + value, batches + 1, traces + prepared.traces)
+        return value
+
+    @contextlib.contextmanager
+    def parallel(self) -> Iterator[None]:
+        """Inside, slices are computed at the same time."""
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="ars-train") as pool:
+            self._pool = pool if self.threads > 1 else None
+            try:
+                yield
+            finally:
+                self._pool = None
+
+    def _map(self, function: Callable[[Batch], _Result], batches: Sequence[Batch]) -> Iterable[_Result]:
+        return map(function, batches) if self._pool is None or len(batches) == 1 else self._pool.map(function, batches)
+
+    def _gradients(self, batch: Batch) -> float:
+        """Sets the gradients of the loss; returns the loss."""
+        self.network.observer.learn(batch.observation)
+        parameters = list(self.network.parameters())
+
+        def slice_gradients(part: Batch) -> tuple[float, tuple[Tensor | None, ...]]:
+            loss = self.network.minus_log_q(part) / batch.traces
+            if not loss.requires_grad:  # no latents
+                return loss.item(), (None,) * len(parameters)
+            return loss.item(), torch.autograd.grad(loss, parameters, allow_unused=True)
+
+        results = list(self._map(slice_gradients, batch.slices(self.threads, whole=self._whole)))
+        for i, parameter in enumerate(parameters):
+            start: Tensor | None = None
+            parameter.grad = functools.reduce(_plus, (gradients[i] for _, gradients in results), start)
+        return sum(loss for loss, _ in results)
+
+    def _diverged(self, what: str, value: float) -> TrainingError:
+        return TrainingError(
+            f"the {what} became {value} after {self.position:,} traces, at a learning rate of "
+            f"{self.config.lr_at(self.position):.2g}. Try a smaller lr, or look for extreme values in the "
+            "observations. The last checkpoint is unharmed"
+        )
+
+    def grow(self, vocabulary: Vocabulary) -> None:
+        """New sites: new rows and heads, which the optimizer has not seen before."""
+        growth = self.network.grow(vocabulary)
+        self._grow_optimizer(growth)
+        if growth:
+            self._best, self._best_weights, self._worse = math.inf, {}, 0  # of a smaller network
+            _log.info("%d sites after %d traces", len(vocabulary), self.position)
+
+    def _grow_optimizer(self, growth: Growth) -> None:
+        parameters = dict(self.network.named_parameters())
+        for name, before in growth.resized.items():
+            state = self._optimizer.state.get(parameters[name], {})
+            for moment in _MOMENTS:
+                if moment in state:
+                    more = torch.zeros_like(parameters[name].data[before:])
+                    state[moment] = torch.cat([state[moment], more])
+        if growth.added:
+            self._optimizer.add_param_group({"params": [parameters[name] for name in growth.added]})
+
+    # ---- evaluation --------------------------------------------------------------------------------------------------
+
+    def held_out_loss(self) -> float | None:
+        """The loss of the held-out traces, per trace."""
+        if not self.held_out:
+            return None
+
+        @torch.no_grad()  # which is a matter of the thread
+        def minus_log_q(batch: Batch) -> float:
+            parts = batch.slices(1, whole=self._whole)
+            return sum(self.network.minus_log_q(part).item() for part in parts)
+
+        self.network.eval()
+        total = sum(self._map(minus_log_q, self.held_out))
+        self.network.train()
+        return total / sum(batch.traces for batch in self.held_out)
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to evaluate."""
+        return self._losses[1] > 0 and (self._losses[2] >= self.config.interval or self.position >= self.config.traces)
+
+    def evaluate(self, seconds: float) -> Entry:
+        """Adds a line to the history; may end the training."""
+        held_out = self.held_out_loss()
+        if held_out is not None and not math.isfinite(held_out):
+            raise self._diverged("held-out loss", held_out)
+        total, batches, _ = self._losses
+        before, then = self._evaluated_at
+        rate = (self.position - before) / max(seconds - then, 1e-9)
+        entry = Entry(self.position, total / batches, held_out, self.config.lr_at(self.position), seconds, rate)
+        self.history.add(entry)
+        self._losses = (0.0, 0, 0)
+        self._evaluated_at = (self.position, seconds)
+        if self.config.patience and held_out is not None:
+            self._consider_stopping(held_out)
+        return entry
+
+    def _consider_stopping(self, held_out: float) -> None:
+        if held_out < self._best:
+            self._best, self._worse = held_out, 0
+            self._best_weights = {name: tensor.clone() for name, tensor in self.network.state_dict().items()}
+            return
+        self._worse += 1
+        self.stopped = self._worse >= self.config.patience
+
+    def finish(self) -> None:
+        """With early stopping, the best weights are the result."""
+        if self._best_weights:
+            self.network.load_state_dict(self._best_weights)
+        self.network.eval()
+
+    # ---- state -------------------------------------------------------------------------------------------------------
+
+    def state(self, source: Source) -> TrainingState:
+        optimizer = {}
+        for name, parameter in self.network.named_parameters():
+            for key, tensor in self._optimizer.state.get(parameter, {}).items():
+                optimizer[f"{key}.{name}"] = tensor
+        about: dict[str, Any] = {
+            "config": asdict(self.config),
+            "source": source.describe(),
+            "position": self.position,
+            "seconds": self.seconds,
+            "stopped": self.stopped,
+            "losses": list(self._losses),
+            "evaluated_at": list(self._evaluated_at),
+            "best": self._best if math.isfinite(self._best) else None,
+            "worse": self._worse,
+            "history": self.history.to_dict(),
+        }
+        return TrainingState(self.network, optimizer, torch.get_rng_state(), about, dict(self._best_weights))
+
+    def restore(self, state: TrainingState) -> None:
+        """Takes over where the state's training stood; the network must be the state's."""
+        about = state.about
+        try:
+            self.history = TrainingHistory.from_dict(about["history"])
+            self.position = int(about["position"])
+            self.seconds = float(about["seconds"])
+            self.stopped = bool(about["stopped"])
+            self._losses = (float(about["losses"][0]), int(about["losses"][1]), int(about["losses"][2]))
+            self._evaluated_at = (int(about["evaluated_at"][0]), float(about["evaluated_at"][1]))
+            self._best = math.inf if about["best"] is None else float(about["best"])
+            self._worse = int(about["worse"])
+            self._best_weights = dict(state.best)
+            parameters = dict(self.network.named_parameters())
+            for full, tensor in state.optimizer.items():
+                key, _, name = full.partition(".")
+                if key in _MOMENTS and tensor.shape != parameters[name].shape:
+                    raise ValueError(f"{full} has shape {tuple(tensor.shape)}")
+                self._optimizer.state[parameters[name]][key] = tensor.clone()
+            torch.set_rng_state(state.random)
+        except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+            raise CheckpointError(f"the saved training cannot be continued: {error!r}") from error
+
+
+# ---- the whole -------------------------------------------------------------------------------------------------------
+
+
+def _prepared(
+    source: Source, batcher: Batcher, start: int, config: TrainingConfig, stop: threading.Event
+) -> Iterator[Prepared]:
+    for part in source.batches(start, config.traces, config.batch_size, stop):
+        if not len(part.columns.traces):
+            yield Prepared(None, None, part.traces)
+            continue
+        batch, changed = batcher(part.columns, part.sites)
+        yield Prepared(batch, batcher.vocabulary.copy() if changed else None, part.traces)
+
+
+def train(trainer: Trainer, source: Source, callbacks: Callbacks | None = None) -> TrainingHistory:
+    """Trains to the end, or to the early stop. Traces are drawn and put into batches in another thread meanwhile.
+
+    Ctrl-C is heeded between two batches: the state is given to the checkpoint callback, then RunInterrupted is raised.
+    """
+    calls = callbacks or Callbacks()
+    config = trainer.config
+    vocabulary, shapes = trainer.network.vocabulary.copy(), trainer.network.observation_shapes
+    batcher = Batcher(vocabulary, shapes, rejected=config.train_on == "all")
+    trainer.network.train()
+    if trainer.done():
+        trainer.finish()
+        return trainer.history
+
+    def make(stop: threading.Event) -> Iterator[Prepared]:
+        return _prepared(source, batcher, trainer.position, config, stop)
+
+    began = time.monotonic() - trainer.seconds
+    saved = time.monotonic()
+    with trainer.parallel(), Interrupts() as interrupts, Prefetch(make, interrupts.check) as items:
+        try:
+            for prepared in items:
+                loss = trainer.step(prepared)
+                trainer.seconds = time.monotonic() - began
+                if calls.step is not None:
+                    calls.step(min(trainer.position, config.traces), config.traces, loss)
+                if trainer.due:
+                    entry = trainer.evaluate(trainer.seconds)
+                    if calls.evaluated is not None:
+                        calls.evaluated(entry)
+                if trainer.done():
+                    break
+                if calls.checkpoint is not None and time.monotonic() - saved > calls.checkpoint_every:
+                    calls.checkpoint(trainer.state(source))
+                    saved = time.monotonic()
+                interrupts.check()
+        except KeyboardInterrupt as interrupt:
+            if calls.checkpoint is not None and not trainer.torn:
+                calls.checkpoint(trainer.state(source))
+            raise RunInterrupted(
+                f"the training was interrupted after {trainer.position:,} of {config.traces:,} traces"
+                + ("; it can be resumed" if calls.checkpoint is not None else "")
+            ) from interrupt
+    if calls.checkpoint is not None:
+        calls.checkpoint(trainer.state(source))
+    trainer.finish()
+    return trainer.history
+
+
+def keep_freed_memory() -> None:
+    """Lets the allocator keep what one batch frees for the next.
+
+    glibc gives free memory above a threshold back to the system, which maps it again page by page, zeroed: with two
+    threads 8,000 page faults in every batch of 512 short traces, a fifth of the time. The threshold follows the largest
+    block ever freed, up to 32 MB (mallopt(3), M_MMAP_THRESHOLD): this frees one. Other allocators do not mind, and a
+    threshold that the user has set (MALLOC_TRIM_THRESHOLD_) stays.
+    """
+    torch.empty(_LARGEST_BLOCK, dtype=torch.uint8)
+
+
+@contextlib.contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Inside, torch's operations do not use threads of their own."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

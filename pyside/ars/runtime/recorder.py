@@ -1,0 +1,227 @@
+"""What a run brings in: finished traces, failures, and what is still missing."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from ars._native import FailureKind, failure_name
+from ars.columns import Array, Columns, Integers, Site, merge
+from ars.errors import ArsError, ObservationError, StorageError, TraceFailure
+from ars.failures import EXAMPLES_PER_KIND, Failure, describe, failures_of
+from ars.progress import Progress
+from ars.runtime.run_summary import RunSummary
+from ars.store.site_numbers import SiteNumbers, renumber
+
+__all__ = ["Keeper", "Recorder"]
+
+_BLOCK: Final = 32 << 20  # bytes
+
+_log = logging.getLogger(__name__)
+
+
+def _block(parts: Sequence[Columns]) -> Columns:
+    """The traces of all parts, in memory that was asked of the system."""
+
+    def joined(pieces: list[Array]) -> Array:
+        n, dtype = sum(map(len, pieces)), pieces[0].dtype
+        out = np.frombuffer(mmap.mmap(-1, n * dtype.itemsize), dtype) if n else np.empty(0, dtype)
+        return np.concatenate(pieces, out=out)
+
+    return Columns(*(joined([part[i] for part in parts]) for i in range(len(Columns._fields))))
+
+
+class Keeper(Protocol):
+    """Where finished traces go at once, so that they survive us."""
+
+    def keep(self, columns: Columns, sites: Sequence[Site]) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class Recorder:
+    """Takes in finished traces, and says when a failure means to stop.
+
+    The traces of the run are ``first`` to ``first + total - 1``. They may come from several families of processes, one
+    after another. A family that is started for this run gets ``sites``, and keeps their ids. If traces are kept, those
+    of a family that was there before are brought to the same ids.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        on_failure: str,
+        progress: Progress,
+        *,
+        first: int = 0,
+        seed: int | None = None,
+        keeper: Keeper | None = None,
+        by_hand: bool = False,
+    ) -> None:
+        self._parts: list[Columns] = []
+        self._small = 0  # the first of the parts that have not been put together
+        self._size = 0  # of those, in bytes
+        self._total = total
+        self._first = first
+        self._seed = seed
+        self._on_failure = on_failure
+        self._progress = progress
+        self._keeper = keeper
+        self._by_hand = by_hand
+        self._examples: Counter[int] = Counter()
+        self._failed: list[Array] = []
+        self._stop = False
+        self._summary: RunSummary | None = None
+        self._resumed = 0
+        self.done = 0
+        self.restarts = 0
+        self.n_failed = 0
+        self._numbers = SiteNumbers()
+        self._met = -1  # sites of the family at work
+        self._ours: Integers | None = None
+        self._unkept: StorageError | None = None
+        self.stderr: dict[int, str] = {}
+        self.incidents: list[Failure] = []
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """All that the run has met."""
+        return self._numbers.sites
+
+    @sites.setter
+    def sites(self, sites: Sequence[Site]) -> None:
+        self._numbers.adopt(sites)
+
+    def start(self, columns: Columns, sites: Sequence[Site]) -> None:
+        """Traces that were kept by an earlier run."""
+        self.sites = tuple(sites)
+        if len(columns.traces):
+            self._add(columns, lambda: "")
+        self._resumed = self.done
+
+    def take(self, columns: Columns, sites: Callable[[], tuple[Site, ...]], said: Callable[[], str]) -> bool:
+        """True if the run is to stop. ``said``: the simulator's last lines on stderr."""
+        if self._keeper is None:
+            self._add(columns, said)
+        else:
+            columns = renumber(columns, self._to_ours(sites()))
+            self._add(columns, said)
+            try:
+                self._keeper.keep(columns, self.sites)
+            except StorageError as error:  # the run stops in good order, and what is under way still comes in
+                self._unkept = self._unkept or error
+        return self.stopped
+
+    def _to_ours(self, sites: Sequence[Site]) -> Integers | None:
+        """Our numbers for the sites of the family at work; found out when it has met new ones."""
+        if len(sites) != self._met:
+            self._met, self._ours = len(sites), self._numbers.adopt(sites)
+        return self._ours
+
+    def _add(self, columns: Columns, said: Callable[[], str]) -> None:
+        self._keep(columns)
+        self.done += len(columns.traces)
+        self._progress.update(self.done, self._total)
+        if not len(columns.failures):
+            return
+        self._failed.append(columns.failures)
+        self.n_failed += len(columns.failures)
+        for number, kind in zip(columns.failures["trace"].tolist(), columns.failures["kind"].tolist(), strict=True):
+            self._examples[kind] += 1
+            if self._examples[kind] <= EXAMPLES_PER_KIND:
+                self.stderr[number] = said()
+        wrong_data = bool((columns.failures["kind"] == FailureKind.OBSERVATION).any())
+        self._stop = self._stop or self._on_failure == "raise" or wrong_data
+
+    def _keep(self, columns: Columns) -> None:
+        """Small pieces are put together now and then. Each block has memory of its own, which goes back to the system
+        when it is let go of; that of many small pieces would not."""
+        self._parts.append(columns)
+        self._size += sum(column.nbytes for column in columns)
+        if self._size > _BLOCK:
+            self._parts[self._small :] = [_block(self._parts[self._small :])]
+            self._small, self._size = len(self._parts), 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a failure has ended the run, or a disk that takes no more traces."""
+        return self._stop or self._unkept is not None
+
+    def unkept(self) -> StorageError | None:
+        """The error that finished traces could not be kept, at the end of a run; None if all are on the disk."""
+        if self._keeper is None:
+            return None
+        try:
+            self._keeper.flush()
+        except StorageError as error:
+            return self._unkept or error
+        return self._unkept if self._unkept is not None and self.missing() else None
+
+    def lost(self, error: ArsError) -> None:
+        """The simulator was lost; the run goes on when it is there again."""
+        self.restarts += 1
+        self._met = -1
+        self.incidents.append(Failure(-1, "lost_host", 0, str(error), seed=self._seed))
+        _log.warning("%s. The run goes on; %d of %d traces had finished", error, self.done, self._total)
+
+    def count(self, summary: RunSummary | None) -> None:
+        """How a part of the run went, or as far as it went."""
+        if summary is not None:
+            self._summary = summary if self._summary is None else self._summary + summary
+
+    def stats(self) -> dict[str, float]:
+        """The run's counters, so far."""
+        stats = self._summary.stats() if self._summary is not None else {}
+        if stats.get("seconds"):
+            stats["traces_per_second"] = (self.done - self._resumed) / stats["seconds"]
+        return {**stats, "restarts": self.restarts, "traces_resumed": self._resumed}
+
+    def resumed(self, lost: Sequence[str]) -> None:
+        """Controllers that were lost on this run before us."""
+        for who in lost:
+            text = f"the controller ({who}) was lost; the run went on from what it had kept"
+            self.incidents.append(Failure(-1, "lost_controller", 0, text, seed=self._seed))
+
+    def missing(self) -> list[tuple[int, int]]:
+        """The traces that have not come: pairs of first and count."""
+        if self.done == 0:
+            return [(self._first, self._total)]
+        numbers = np.concatenate([part.traces["trace"] for part in self._parts])
+        came = np.sort((numbers - np.uint64(self._first)).astype(np.int64))  # counted from the first
+        edges = np.concatenate([[-1], came, [self._total]])
+        gaps = np.flatnonzero(np.diff(edges) > 1)
+        return [(self._first + int(edges[i]) + 1, int(edges[i + 1] - edges[i]) - 1) for i in gaps]
+
+    def columns(self) -> Columns:
+        """What has come, in the order of the numbers."""
+        self._parts = [merge(self._parts)]
+        self._small, self._size = 1, 0
+        return self._parts[0]
+
+    def failures(self) -> list[Failure]:
+        if not self._failed:
+            return []
+        return failures_of(np.concatenate(self._failed), self.sites, self._seed, self.stderr)
+
+    def describe(self) -> str:
+        """The failures in words, and how to run the first again."""
+        return describe(self.failures(), by_hand=self._by_hand)
+
+    def error(self) -> TraceFailure | None:
+        """The error that the failures amount to under the run's policy."""
+        if not self._stop:
+            return None
+        failures = self.failures()
+        wrong_data = [f for f in failures if f.kind == failure_name(FailureKind.OBSERVATION)]
+        if wrong_data:
+            return ObservationError(f"the observed data do not fit the simulator: {wrong_data[0].text}", wrong_data)
+        return TraceFailure(
+            f"{len(failures)} of {self.done} traces failed. {self.describe()}\n"
+            '.partial holds what had finished; on_failure="zero" gives a failed trace weight 0',
+            failures,
+        )

@@ -1,0 +1,103 @@
+"""Time: of this process, of a simulator's processes, and of repetitions that take turns."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import ars
+from ars_lab.bench.results import BenchError
+
+__all__ = ["Effort", "FamilyCpu", "family_cpu", "find_simulator", "traces_for"]
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much a benchmark may do: seconds per figure, repetitions, and which cases."""
+
+    seconds: float = 0.4
+    repeats: int = 3
+    size: str = "quick"  # "smallest", "quick" or "full"
+
+    def turns(self) -> Iterator[int]:
+        yield from range(self.repeats)
+
+
+class FamilyCpu(NamedTuple):
+    """CPU seconds of the processes of a simulator so far."""
+
+    host: float
+    workers: float  # the simulator itself
+    forked: float  # snapshots and continuations that have ended
+
+    def __sub__(self, other: object) -> FamilyCpu:
+        if not isinstance(other, FamilyCpu):
+            return NotImplemented
+        return FamilyCpu(self.host - other.host, self.workers - other.workers, self.forked - other.forked)
+
+    @property
+    def total(self) -> float:
+        return self.host + self.workers + self.forked
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _times(pid: int) -> tuple[float, float]:
+    """Its own time, and that of the children it has waited for."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0, 0.0
+    own, waited = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+    return own / _TICK, waited / _TICK
+
+
+def family_cpu(simulator: ars.Simulator) -> FamilyCpu:
+    """Take the difference of two: workers that died in between are not in it."""
+    host = simulator.pid
+    if host is None:
+        raise BenchError("the simulator is not running")
+    workers = forked = 0.0
+    for zygote in _children(host):
+        for worker in _children(zygote):
+            own, waited = _times(worker)
+            workers += own
+            forked += waited
+    return FamilyCpu(_times(host)[0], workers, forked)
+
+
+def traces_for(
+    run: Callable[[int], object], seconds: float, *, first: int = 4, least: int = 1, most: int = 1_000_000
+) -> int:
+    """How many traces take about this long: runs a few to warm up, then more, until the answer is clear."""
+    n = first
+    run(n)
+    while True:
+        started = time.perf_counter()
+        run(n)
+        spent = time.perf_counter() - started
+        if spent > 0.2 * seconds or n >= most:
+            return max(min(int(n * seconds / spent), most), least)
+        n = min(4 * n, most)
+
+
+def find_simulator(name: str, directory: str | os.PathLike[str] | None = None) -> str:
+    """A simulator of csim/: in the folder given, in $ARS_CSIM_DIR, or in the package."""
+    given = directory or os.environ.get("ARS_CSIM_DIR")
+    place = Path(given) if given else Path(ars.__file__).parent / "bin"
+    found = shutil.which(str(place / name))
+    if found is None:
+        raise BenchError(f"there is no simulator {name} in {place}: build it (make build) or name its folder")
+    return found
