@@ -12,22 +12,31 @@ if TYPE_CHECKING:
 __all__ = [
     "ArsError",
     "ArsWarning",
+    "BatchError",
     "BiasWarning",
+    "CheckpointError",
+    "EmbeddingError",
     "FewTracesWarning",
     "HostLostError",
     "KeyFileError",
     "LaunchError",
+    "NaiveVarianceWarning",
     "NetworkError",
     "NetworkWarning",
     "ObservationError",
+    "ObservationShapeError",
     "ObservationWarning",
+    "PoolFullError",
     "ProposalError",
     "ProtocolError",
     "RunInterrupted",
+    "ShardError",
     "SimulatorError",
     "StorageError",
     "SupportWarning",
     "TraceFailure",
+    "TrainingError",
+    "WeightError",
 ]
 
 
@@ -90,6 +99,38 @@ class StorageError(ArsError):
     """
 
 
+class WeightError(ArsError, ValueError):
+    """This run cannot give the weights that were asked for."""
+
+
+class EmbeddingError(ArsError):
+    """An embedding given by the user does not do what it must."""
+
+
+class ObservationShapeError(ArsError, ValueError):
+    """An observation is missing, unknown, of the wrong shape, or not finite."""
+
+
+class PoolFullError(ArsError):
+    """The traces that are under way have more states than the pool may hold."""
+
+
+class TrainingError(ArsError):
+    """The training cannot go on."""
+
+
+class BatchError(ArsError, ValueError):
+    """Traces that a network cannot be trained on."""
+
+
+class CheckpointError(StorageError):
+    """A file that should hold a network or a training is damaged, or is something else."""
+
+
+class ShardError(StorageError):
+    """A folder of traces is damaged, or belongs to another simulator."""
+
+
 class RunInterrupted(KeyboardInterrupt):
     """Ctrl-C during a run. ``partial`` holds every trace that had finished; the simulator can be used again."""
 
@@ -118,3 +159,7 @@ class BiasWarning(ArsWarning):
 
 class FewTracesWarning(ArsWarning):
     """Too few effective traces, or a tail that is heavy or unknown: a standard error cannot be trusted, or is NaN."""
+
+
+class NaiveVarianceWarning(ArsWarning):
+    """Naive ("ic") weights were asked for although a loop makes their variance infinite (Theorem 1)."""

@@ -12,14 +12,9 @@ import numpy as np
 from ars._native import SiteKind
 from ars.columns import Array, Columns, Floats, Site
 from ars.diagnostics import pareto_k
-from ars.errors import ArsWarning
 from ars.results.naive_variance import lower_bound, unseen_share
 
-__all__ = ["LoopSummary", "Loops", "NaiveVarianceWarning", "summarise_loops"]
-
-
-class NaiveVarianceWarning(ArsWarning):
-    """Naive ("ic") weights were asked for although a loop makes their variance infinite (Theorem 1)."""
+__all__ = ["LoopSummary", "Loops", "summarise_loops"]
 
 
 class LoopSummary(NamedTuple):

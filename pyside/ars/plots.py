@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ars.columns import Key
 from ars.diagnostics import normalised_weights, running_evidence
-from ars.loops import NaiveVarianceWarning
+from ars.errors import NaiveVarianceWarning
 from ars.posterior import Posterior, Traces
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from ars import diagnostics, weights
 from ars._native import SiteKind
 from ars.columns import Columns, Floats, Integers, Key, Site, find_site, select, values_of
+from ars.errors import NaiveVarianceWarning, WeightError
 from ars.failures import Failure, Failures, failures_of
-from ars.loops import Loops, NaiveVarianceWarning, summarise_loops
+from ars.loops import Loops, summarise_loops
 from ars.results import export, joined
 from ars.results.estimates import Estimates
 from ars.results.recorded import Recorded, complete_stats
@@ -293,7 +294,7 @@ class Posterior(Estimates, Traces):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", NaiveVarianceWarning)
                     found[name] = self.log_weights(name)
-            except weights.WeightError:
+            except WeightError:
                 continue
         return found
 

@@ -67,6 +67,27 @@ def _one_torch_thread() -> contextlib.AbstractContextManager[None]:
     return one_torch_thread()
 
 
+def _check_posterior_options(
+    network: object, proposals: object, budget: object, in_loops: object, on_failure: object
+) -> None:
+    choice("in_loops", in_loops, ("proposal", "prior"))
+    choice("on_failure", on_failure, ("raise", "zero", "skip"))
+    if budget is not None and not isinstance(budget, Budget):
+        raise TypeError(f"budget must be an ars.Budget or None, not {budget!r}")
+    if proposals is not None and not isinstance(proposals, Mapping):
+        raise TypeError(f"proposals must map names to distributions or functions, not {proposals!r}")
+    if network is not None and proposals:
+        raise ValueError("give network= or proposals=, not both: a latent has one proposal")
+
+
+def _posterior_flags(proposer: Proposer, in_loops: str, estimate: Budget | None, ask_ahead: bool) -> RunFlag:
+    flags = RunFlag.POSTERIOR
+    flags |= RunFlag(0) if proposer.asks else RunFlag.PROPOSE_PRIOR
+    flags |= RunFlag.LOOPS_PRIOR if in_loops == "prior" else RunFlag(0)
+    flags |= RunFlag.ESTIMATE if estimate else RunFlag(0)
+    return flags | (RunFlag.ASK_AHEAD if estimate and ask_ahead else RunFlag(0))
+
+
 class Simulator(Identified):
     """An executable that is linked against libars, and its arguments.
 
@@ -155,30 +176,15 @@ class Simulator(Identified):
         lease = self._lease()
         data = observed_arrays(observe)
         count = integer("traces", traces, 1, 2**40)
-        choice("in_loops", in_loops, ("proposal", "prior"))
-        choice("on_failure", on_failure, ("raise", "zero", "skip"))
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget must be an ars.Budget or None, not {budget!r}")
-        if proposals is not None and not isinstance(proposals, Mapping):
-            raise TypeError(f"proposals must map names to distributions or functions, not {proposals!r}")
-        proposer: Proposer
-        if network is not None:
-            if proposals:
-                raise ValueError("give network= or proposals=, not both: a latent has one proposal")
-            proposer = self._network_proposer(network, data, in_loops)
-        else:
-            proposer = HandProposer(proposals, self.limits.trace_timeout) if proposals else PriorProposer()
+        _check_posterior_options(network, proposals, budget, in_loops, on_failure)
+        proposer = self._proposer(network, proposals, data, in_loops, lease)
         proposed = proposer.asks or self._estimates_the_prior
         estimate = budget if in_loops == "proposal" and proposed else None  # else every factor is 1
-        flags = RunFlag.POSTERIOR
-        flags |= RunFlag(0) if proposer.asks else RunFlag.PROPOSE_PRIOR
-        flags |= RunFlag.LOOPS_PRIOR if in_loops == "prior" else RunFlag(0)
-        flags |= RunFlag.ESTIMATE if estimate else RunFlag(0)
-        ask_ahead = network is not None if ask_ahead is None else ask_ahead
-        flags |= RunFlag.ASK_AHEAD if estimate and ask_ahead else RunFlag(0)
-        flat = {name: array.reshape(-1) for name, array in data.items()}
+        ahead = network is not None if ask_ahead is None else ask_ahead
         if seed is None and resume is not None:
             seed = kept_seed(resume)
+        flags = _posterior_flags(proposer, in_loops, estimate, ahead)
+        flat = {name: array.reshape(-1) for name, array in data.items()}
         config = self._config(seed_or_random(seed), count, flags, estimate, flat, first_trace)
         info = RunInfo(
             config.seed,
@@ -223,8 +229,20 @@ class Simulator(Identified):
                 stack.enter_context(self._only_as(simulator))
             return self._run(config, proposer, on_failure, make_progress(progress), result, kept, lease)
 
+    def _proposer(
+        self,
+        network: Network | None,
+        proposals: Mapping[str, Proposal] | None,
+        data: Mapping[str, npt.NDArray[np.float64]],
+        in_loops: str,
+        lease: int,
+    ) -> Proposer:
+        if network is not None:
+            return self._network_proposer(network, data, in_loops, lease)
+        return HandProposer(proposals, self.limits.trace_timeout) if proposals else PriorProposer()
+
     def _network_proposer(
-        self, network: Network, data: Mapping[str, npt.NDArray[np.float64]], in_loops: str
+        self, network: Network, data: Mapping[str, npt.NDArray[np.float64]], in_loops: str, lease: int
     ) -> NetworkProposer:
         """Checks that the network is for these data and this simulator, before anything runs."""
         with _torch_needed("network="):
@@ -239,7 +257,7 @@ class Simulator(Identified):
         told_in_bulk = in_loops == "prior"
         columns = None
         if told_in_bulk or not any(site.kind is native.SiteKind.SAMPLE for site in known):
-            columns, known = self._prior_chunk(0, 0, _PROBE, on_failure="zero")
+            columns, known = self._prior_chunk(0, 0, _PROBE, on_failure="zero", lease=lease)
         if wrong := network.mismatches(known):
             raise NetworkError(
                 f"the network does not fit the simulator {shlex.join(self.command)}: {'; '.join(wrong)}. It was "

@@ -19,13 +19,12 @@ import numpy.typing as npt
 
 from ars._native import SiteKind
 from ars.columns import Columns, Floats, Integers, Site, values_of
-from ars.errors import ArsError
+from ars.errors import WeightError
 
 __all__ = [
     "METHODS",
     "Acceptance",
     "EntryValues",
-    "WeightError",
     "log_weight_ars",
     "log_weight_biased",
     "log_weight_collapsed",
@@ -34,10 +33,6 @@ __all__ = [
 ]
 
 METHODS = ("ars", "ic", "biased", "prior", "collapsed")
-
-
-class WeightError(ArsError, ValueError):
-    """This run cannot give the weights that were asked for."""
 
 
 class EntryValues(Mapping[str, Floats]):

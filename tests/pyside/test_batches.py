@@ -10,9 +10,10 @@ from ars._native import DistKind, SiteKind
 from ars.columns import Columns, Site
 
 torch = pytest.importorskip("torch")
+from ars.errors import BatchError  # noqa: E402
 from ars.network.model.trace_batch import TraceBatch  # noqa: E402
 from ars.network.model.vocabulary import SiteSpec, Vocabulary  # noqa: E402
-from ars.network.train.batches import Batcher, BatchError, complete, observation_shapes, observed_values, split  # noqa: E402
+from ars.network.train.batches import Batcher, complete, observation_shapes, observed_values, split  # noqa: E402
 
 KINDS = {
     0: (DistKind.NORMAL, 2),

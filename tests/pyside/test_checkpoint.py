@@ -16,14 +16,14 @@ from ars.columns import Site
 
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
-from ars.network.checkpoint import CheckpointError, TrainingState, load_training, save_training  # noqa: E402
+from ars.errors import CheckpointError, StorageError  # noqa: E402
+from ars.network.checkpoint import TrainingState, load_training, save_training  # noqa: E402
 from ars.network.facade import Network  # noqa: E402
 from ars.network.model.core import NetworkConfig, ProposalNetwork  # noqa: E402
 from ars.network.model.trace_batch import TraceBatch  # noqa: E402
 from ars.network.model.vocabulary import Vocabulary  # noqa: E402
 from ars.network.train.batches import Batcher  # noqa: E402
 from ars.network.train.history import Entry, TrainingHistory  # noqa: E402
-from ars.store.files import StorageError  # noqa: E402
 
 SMALL = NetworkConfig(lstm_dim=12, observe_dim=4, observe_hidden=8, site_dim=4, value_dim=4, head_hidden=8)
 SITES = (

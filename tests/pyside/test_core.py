@@ -14,8 +14,8 @@ from ars import _native
 from ars._native import DistKind
 
 torch = pytest.importorskip("torch")
+from ars.errors import EmbeddingError, ObservationShapeError  # noqa: E402
 from ars.network import Group, NetworkConfig, ProposalNetwork, SiteSpec, TraceBatch, Vocabulary  # noqa: E402
-from ars.network.model.embeddings import EmbeddingError, ObservationShapeError  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 

@@ -17,7 +17,7 @@ from ars.distributions import covers, decode
 torch = pytest.importorskip("torch")
 from value_features import value_features  # noqa: E402
 
-from ars.network import densities  # noqa: E402
+from ars.network.model import densities  # noqa: E402
 from ars.network.model.heads import HEADS, HeadSettings, Proposal, truncated_quantile  # noqa: E402
 
 Array = npt.NDArray[np.float64]

@@ -19,11 +19,11 @@ from ars import failures
 from ars._native import FailureKind, failure_name
 from ars.cli.options import add_limits, limits
 from ars.columns import Columns
+from ars.errors import StorageError
 from ars.progress import NoProgress
 from ars.runtime.leftovers import remove_stale
 from ars.runtime.limits import Limits, half_of_memory
 from ars.runtime.recorder import Recorder
-from ars.store.files import StorageError
 from ars.store.resume import KeptRun, kept_seed
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,9 +13,10 @@ import pytest
 from column_builder import Sample, Trace, latent, pack
 
 from ars.columns import Columns
+from ars.errors import StorageError
 from ars.progress import NoProgress
 from ars.runtime.recorder import Recorder
-from ars.store.files import StorageError, parse_json, write_whole
+from ars.store.files import parse_json, write_whole
 from ars.store.resume import KeptRun, kept_seed
 from ars.store.shards import encode_shard
 
@@ -208,7 +209,7 @@ def test_deep_json_in_a_checkpoint(where: str, tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
     import zlib
 
-    from ars.network.checkpoint import CheckpointError
+    from ars.errors import CheckpointError
     from ars.network.facade import Network
 
     deep = '{"a": ' * 100_000 + "1" + "}" * 100_000

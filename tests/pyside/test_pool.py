@@ -8,7 +8,8 @@ import pytest
 import ars
 
 torch = pytest.importorskip("torch")
-from ars.network.serve.pool import PoolFullError, StatePool  # noqa: E402
+from ars.errors import PoolFullError  # noqa: E402
+from ars.network.serve.pool import StatePool  # noqa: E402
 
 
 def traces(*numbers: int) -> np.ndarray:

@@ -10,9 +10,8 @@ from column_builder import Loop, Sample, Trace, latent, loop_site, observation, 
 
 from ars import plots
 from ars.diagnostics import log_evidence
-from ars.loops import NaiveVarianceWarning
+from ars.errors import NaiveVarianceWarning, WeightError
 from ars.posterior import Posterior, RunInfo, Traces
-from ars.weights import WeightError
 
 X, Z, Y, MU, VEC, LOOP = range(6)
 SITES = [

@@ -14,9 +14,9 @@ import xarray
 from column_builder import Loop, Sample, Trace, Try, latent, loop_site, observation, pack, result
 
 from ars.columns import Columns
+from ars.errors import StorageError
 from ars.failures import Failure
 from ars.posterior import Posterior, RunInfo
-from ars.store.files import StorageError
 
 X, Y, MU, LOOP = range(4)
 SITES = [latent(X, "until/x"), observation(Y, "y"), result(MU, "mu"), loop_site(LOOP, "until")]

@@ -16,8 +16,9 @@ import ars
 from ars.columns import Columns, concatenate, sort_by_trace
 
 pytest.importorskip("torch")
-from ars.store.files import StorageError, write_whole
-from ars.store.shards import Recording, ShardError, record
+from ars.errors import ShardError, StorageError
+from ars.store.files import write_whole
+from ars.store.shards import Recording, record
 
 Make = Callable[..., ars.Simulator]
 

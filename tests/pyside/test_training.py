@@ -31,6 +31,7 @@ from ars.progress import StreamProgress
 torch = pytest.importorskip("torch")
 linear = torch.nn.functional.linear
 pytest.importorskip("safetensors")
+from ars.errors import ShardError, TrainingError  # noqa: E402
 from ars.network.checkpoint import TrainingState, load_training, save_training, training_path  # noqa: E402
 from ars.network.facade import Network  # noqa: E402
 from ars.network.model.core import NetworkConfig, ProposalNetwork  # noqa: E402
@@ -40,8 +41,8 @@ from ars.network.model.vocabulary import Vocabulary  # noqa: E402
 from ars.network.train.batches import Batcher, observation_shapes  # noqa: E402
 from ars.network.train.fit import train_simulator  # noqa: E402
 from ars.network.train.sources import Part, Prefetch  # noqa: E402
-from ars.network.train.training import Callbacks, Trainer, TrainingConfig, TrainingError, held_out_batches, train  # noqa: E402
-from ars.store.shards import ShardError, record  # noqa: E402
+from ars.network.train.training import Callbacks, Trainer, TrainingConfig, held_out_batches, train  # noqa: E402
+from ars.store.shards import record  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 

@@ -16,12 +16,13 @@ from ars.columns import Columns, Site, merge, offsets, select, sort_by_trace, ta
 
 torch = pytest.importorskip("torch")
 linear = torch.nn.functional.linear
+from ars.errors import BatchError  # noqa: E402
 from ars.network import NetworkConfig, ProposalNetwork, TraceBatch, Vocabulary  # noqa: E402
-from ars.network import batches as batches_module  # noqa: E402
-from ars.network import trace_batch as trace_batch_module  # noqa: E402
+from ars.network.model import trace_batch as trace_batch_module  # noqa: E402
 from ars.network.model.recurrence import run_lstm, run_lstm_on_trees  # noqa: E402
 from ars.network.model.trace_batch import TreeBatch  # noqa: E402
-from ars.network.train.batches import Batcher, BatchError, split  # noqa: E402
+from ars.network.train import batches as batches_module  # noqa: E402
+from ars.network.train.batches import Batcher, split  # noqa: E402
 from ars.network.train.trees import tree_of  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")

@@ -13,7 +13,8 @@ from column_builder import Loop, Sample, Trace, latent, loop_site, pack
 from ars import weights
 from ars.columns import Columns
 from ars.diagnostics import log_evidence
-from ars.weights import EntryValues, WeightError
+from ars.errors import WeightError
+from ars.weights import EntryValues
 
 # x is 0 or 1; z is 0..3, drawn again until z > x; y given (x, z) has likelihood LIKELIHOOD[x][z].
 P_X, Q_X = [0.3, 0.7], [0.6, 0.4]

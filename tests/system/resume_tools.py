@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from build_helpers import Builder, Variant
 
 import ars
-from ars.store.files import StorageError
+from ars.errors import StorageError
 
 SOURCES = Path(__file__).parent / "resume"
 DATA = {"y": 0.5}

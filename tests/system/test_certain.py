@@ -11,7 +11,7 @@ from tests import exact
 
 import ars
 from ars.cli import main
-from ars.weights import WeightError
+from ars.errors import WeightError
 
 NESTED = exact.nested()
 OUTER, INNER = NESTED.p_accept

@@ -12,7 +12,7 @@ import pytest
 from tests import exact
 
 import ars
-from ars.loops import NaiveVarianceWarning
+from ars.errors import NaiveVarianceWarning
 
 TRACES = 3000
 LIMIT = 3.0  # standard errors

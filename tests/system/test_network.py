@@ -21,8 +21,9 @@ from ars._native import NO_SITE
 from ars.wire import PRIOR, Replies, SiteTable, StepBatch
 
 torch = pytest.importorskip("torch")
-from ars.network import ProposalNetwork, SiteSpec, Vocabulary, proposer  # noqa: E402
+from ars.network import ProposalNetwork, SiteSpec, Vocabulary  # noqa: E402
 from ars.network.model.core import NetworkConfig  # noqa: E402
+from ars.network.serve import proposer  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,

@@ -20,9 +20,9 @@ from ars.columns import offsets, value_starts
 
 torch = pytest.importorskip("torch")
 from ars.cli import main  # noqa: E402
+from ars.errors import ShardError  # noqa: E402
 from ars.network import ProposalNetwork  # noqa: E402
 from ars.network.checkpoint import load_training, training_path  # noqa: E402
-from ars.store.shards import ShardError  # noqa: E402
 
 pytestmark = [
     pytest.mark.timeout(400),  # a test that is the first to use a network trains it

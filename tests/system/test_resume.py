@@ -20,7 +20,7 @@ from resume_tools import Bits, compile_library, compile_simulator, in_pieces, pu
 
 import ars
 from ars.cli import main
-from ars.store.files import StorageError
+from ars.errors import StorageError
 
 pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("estimates_the_prior")]
 
@@ -287,7 +287,7 @@ SCRIPT = """
 import os, resource, shutil, signal, sys
 import ars
 import ars.store.resume
-from ars.store.files import StorageError
+from ars.errors import StorageError
 path, folder, what, traces = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 in_the_middle = what == "full" and traces >= 1000
 ars.store.resume._EVERY = 0.0 if in_the_middle else 1e9  # a chunk for every message, or one at the end

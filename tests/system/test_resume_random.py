@@ -14,7 +14,7 @@ import pytest
 from resume_tools import Bits, compile_library, compile_simulator, in_pieces, put, run
 
 import ars
-from ars.store.files import StorageError
+from ars.errors import StorageError
 
 pytestmark = [pytest.mark.compiler, pytest.mark.usefixtures("estimates_the_prior")]
 

@@ -18,12 +18,9 @@ from ars.cli import main
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
-from ars.network.checkpoint import CheckpointError, training_path  # noqa: E402
-from ars.network.model.embeddings import EmbeddingError  # noqa: E402
-from ars.network.train.batches import Batcher, BatchError  # noqa: E402
-from ars.network.train.training import TrainingError  # noqa: E402
-from ars.store.files import StorageError  # noqa: E402
-from ars.store.shards import ShardError  # noqa: E402
+from ars.errors import BatchError, CheckpointError, EmbeddingError, ShardError, StorageError, TrainingError  # noqa: E402
+from ars.network.checkpoint import training_path  # noqa: E402
+from ars.network.train.batches import Batcher  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 

@@ -176,7 +176,7 @@ _TITLES = ("method", "evidence", "s.e.", "exact", "distance / s.e.", "ESS/N", "P
 
 def _row(example: Example, method: str, post: Posterior, weighting: str, **options: Any) -> Row:
     from ars import diagnostics
-    from ars.loops import NaiveVarianceWarning
+    from ars.errors import NaiveVarianceWarning
 
     with warnings.catch_warnings():  # what it warns of is written under the table
         warnings.simplefilter("ignore", NaiveVarianceWarning)

@@ -21,12 +21,12 @@ from safetensors.torch import save as pack_tensors
 from torch import Tensor, nn
 
 from ars._native import DistKind
+from ars.errors import CheckpointError
 from ars.network.model.core import NetworkConfig, ProposalNetwork
 from ars.network.model.vocabulary import SiteSpec, Vocabulary
-from ars.store.files import StorageError, parse_json, write_whole
+from ars.store.files import parse_json, write_whole
 
 __all__ = [
-    "CheckpointError",
     "TrainingState",
     "architecture",
     "load_network",
@@ -43,10 +43,6 @@ VERSION: Final = 1
 _KEY: Final = "ars"  # of the metadata: the JSON header
 _SUM: Final = "ars_crc32"  # its checksum
 _MAX_HEADER: Final = 100_000_000
-
-
-class CheckpointError(StorageError):
-    """A file that should hold a network or a training is damaged, or is something else."""
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

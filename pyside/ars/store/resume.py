@@ -23,9 +23,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ars.columns import Array, Columns, Integers, Site, concatenate, empty, offsets, select, take, trace_of
-from ars.store.files import StorageError, parse_json, write_whole
+from ars.errors import ShardError, StorageError
+from ars.store.files import parse_json, write_whole
 from ars.store.identity import differences, digest
-from ars.store.shards import ShardError, decode_shard, encode_shard, only_writer, shard_header
+from ars.store.shards import decode_shard, encode_shard, only_writer, shard_header
 from ars.store.site_numbers import SiteNumbers, renumber
 
 __all__ = ["KeptRun", "kept_seed"]

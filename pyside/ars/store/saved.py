@@ -24,9 +24,9 @@ import numpy.typing as npt
 
 from ars._native import DistKind, SiteKind
 from ars.columns import Array, Columns, Site, empty, offsets
+from ars.errors import StorageError
 from ars.failures import Failure, Failures
 from ars.results import export
-from ars.store.files import StorageError
 
 if TYPE_CHECKING:
     from ars.posterior import Posterior

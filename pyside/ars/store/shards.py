@@ -24,13 +24,14 @@ import numpy as np
 
 from ars._native import DTYPES, DistKind, SiteKind
 from ars.columns import Array, Columns, Integers, Site, offsets, take, trace_of
+from ars.errors import ShardError, StorageError
 from ars.progress import Progress, make_progress
-from ars.store.files import Bytes, StorageError, parse_json, write_whole
+from ars.store.files import Bytes, parse_json, write_whole
 
 if TYPE_CHECKING:
     from ars.simulator import OnFailure, Simulator
 
-__all__ = ["Recording", "ShardError", "decode_shard", "encode_shard", "only_writer", "record", "shard_header"]
+__all__ = ["Recording", "decode_shard", "encode_shard", "only_writer", "record", "shard_header"]
 
 FORMAT: Final = "ars-traces"
 VERSION: Final = 1
@@ -51,10 +52,6 @@ _ITEMS: Final = {
 }
 _COUNTED: Final = ("samples", "observes", "results", "loops", "values", "tries")
 _NEWER: Final = ("tries", "rejected")  # columns that the first recordings did not have
-
-
-class ShardError(StorageError):
-    """A folder of traces is damaged, or belongs to another simulator."""
 
 
 class Shard(NamedTuple):

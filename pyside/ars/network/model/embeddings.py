@@ -9,9 +9,9 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from ars.errors import ArsError
+from ars.errors import EmbeddingError, ObservationShapeError
 
-__all__ = ["CALIBRATION_ROWS", "EmbeddingError", "ObservationEncoder", "ObservationShapeError"]
+__all__ = ["CALIBRATION_ROWS", "ObservationEncoder"]
 
 CALIBRATION_ROWS: Final = 20_000  # rows from which the scale of an observation is learnt
 _FINE_UP_TO: Final = 32  # an observation of at most so many numbers is also seen through fast waves
@@ -19,14 +19,6 @@ _FREQUENCIES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # radians per standard de
 _SMALLEST_IMAGE: Final = 8
 
 Shape = tuple[int, ...]
-
-
-class EmbeddingError(ArsError):
-    """An embedding given by the user does not do what it must."""
-
-
-class ObservationShapeError(ArsError, ValueError):
-    """An observation is missing, unknown, of the wrong shape, or not finite."""
 
 
 class Standardiser(nn.Module):

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ars.errors import ArsError, ProtocolError
+from ars.errors import PoolFullError, ProtocolError
 
-__all__ = ["DEFAULT_MEMORY", "SHARED", "PoolFullError", "StatePool"]
+__all__ = ["DEFAULT_MEMORY", "SHARED", "StatePool"]
 
 DEFAULT_MEMORY: Final = 4 << 30  # bytes
 SHARED: Final = np.uint64(2**64 - 1)  # the owner of what belongs to no trace; no trace has this number
@@ -28,10 +28,6 @@ _SLOT_MASK: Final = np.uint64((1 << _SLOT_BITS) - 1)
 Slots: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Array: TypeAlias = npt.NDArray[Any]
-
-
-class PoolFullError(ArsError):
-    """The traces that are under way have more states than the pool may hold."""
 
 
 class StatePool:

@@ -22,9 +22,8 @@ from torch import Tensor
 
 from ars._native import DTYPES, DistKind, ReplyFlag, SiteKind
 from ars.columns import Columns, Site
-from ars.errors import NetworkWarning, ObservationError, ProtocolError
+from ars.errors import NetworkWarning, ObservationError, ObservationShapeError, ProtocolError
 from ars.network.model.core import ProposalNetwork
-from ars.network.model.embeddings import ObservationShapeError
 from ars.network.serve.pool import DEFAULT_MEMORY, SHARED, Slots, StatePool
 from ars.network.serve.serving import Asked, Previous, ServingNetwork, in_blocks
 from ars.network.train.batches import Batcher, complete

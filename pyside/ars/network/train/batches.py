@@ -12,20 +12,16 @@ import torch
 
 from ars._native import DistKind, SiteKind
 from ars.columns import Array, Columns, Floats, Integers, Site, offsets, select, trace_of, value_starts, values_of
-from ars.errors import ArsError
+from ars.errors import BatchError
 from ars.network.model.trace_batch import Batch, TraceBatch, TreeBatch
 from ars.network.model.vocabulary import SiteSpec, Vocabulary
 from ars.network.train.trees import tree_of
 
-__all__ = ["BatchError", "Batcher", "complete", "observation_shapes", "observed_values", "split"]
+__all__ = ["Batcher", "complete", "observation_shapes", "observed_values", "split"]
 
 _WIDTH: Final = 4  # parameters of a prior that is not Categorical
 _LARGEST_TREE: Final = 65_536  # draws of one trace with its rejected tries
 Shape = tuple[int, ...]
-
-
-class BatchError(ArsError, ValueError):
-    """Traces that a network cannot be trained on."""
 
 
 # ---- traces ----------------------------------------------------------------------------------------------------------

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from ars.errors import ArsError
-from ars.network.checkpoint import CheckpointError, TrainingState, load_training, save_training, training_path
+from ars.errors import ArsError, BatchError, CheckpointError, StorageError
+from ars.network.checkpoint import TrainingState, load_training, save_training, training_path
 from ars.network.facade import Network
 from ars.network.model.core import NetworkConfig, ProposalNetwork
 from ars.network.model.vocabulary import Vocabulary
-from ars.network.train.batches import Batcher, BatchError, observation_shapes
+from ars.network.train.batches import Batcher, observation_shapes
 from ars.network.train.history import Entry, TrainingHistory
 from ars.network.train.sources import FreshTraces, RecordedTraces, Source
 from ars.network.train.training import (
@@ -32,7 +32,6 @@ from ars.network.train.training import (
     train,
 )
 from ars.progress import Progress, StreamProgress, make_progress
-from ars.store.files import StorageError
 
 if TYPE_CHECKING:
     from ars.simulator import OnFailure, Simulator

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ars.columns import Columns, Site
+from ars.errors import ShardError
 from ars.network.train.batches import complete, split
-from ars.store.shards import Recording, ShardError
+from ars.store.shards import Recording
 
 if TYPE_CHECKING:
     from ars.simulator import OnFailure, Simulator

@@ -24,8 +24,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from ars.errors import ArsError, RunInterrupted
-from ars.network.checkpoint import CheckpointError, TrainingState
+from ars.errors import CheckpointError, RunInterrupted, TrainingError
+from ars.network.checkpoint import TrainingState
 from ars.network.model.core import Growth, ProposalNetwork
 from ars.network.model.trace_batch import Batch
 from ars.network.model.vocabulary import Vocabulary
@@ -34,7 +34,7 @@ from ars.network.train.history import Entry, TrainingHistory
 from ars.network.train.sources import Part, Prefetch, Source
 from ars.runtime.interrupts import Interrupts
 
-__all__ = ["Callbacks", "Trainer", "TrainingConfig", "TrainingError", "held_out_batches", "train"]
+__all__ = ["Callbacks", "Trainer", "TrainingConfig", "held_out_batches", "train"]
 
 _Result = TypeVar("_Result")
 
@@ -43,10 +43,6 @@ _log = logging.getLogger(__name__)
 _FINAL_LR: Final = 0.01  # of the rate at its height
 _MOMENTS: Final = ("exp_avg", "exp_avg_sq")
 _LARGEST_BLOCK: Final = (32 << 20) - (64 << 10)  # bytes; with what malloc adds to it not above 32 MB
-
-
-class TrainingError(ArsError):
-    """The training cannot go on."""
 
 
 @dataclass(frozen=True)
