@@ -119,9 +119,9 @@ def __getattr__(name: str) -> Any:
 
         return version("libars")
     if name == "Network":  # with torch, which takes a second to import: not for those who do without
-        from ars.simulator import _torch_needed
+        from ars.extras import torch_needed
 
-        with _torch_needed("ars.Network"):
+        with torch_needed("ars.Network"):
             from ars.network.facade import Network
 
         return Network

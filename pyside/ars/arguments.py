@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ars import _native as native
+from ars.budget import Budget
 from ars.observed import plain_numbers
 
 __all__ = [
+    "check_posterior_options",
     "choice",
     "command_words",
     "environment_variables",
@@ -132,3 +134,16 @@ def observed_arrays(observe: object) -> dict[str, npt.NDArray[np.float64]]:
     if sum(array.nbytes for array in data.values()) > native.MAX_MESSAGE // 8:
         raise ValueError(f"observe: more than {native.MAX_MESSAGE // 8} bytes of data")
     return data
+
+
+def check_posterior_options(
+    network: object, proposals: object, budget: object, in_loops: object, on_failure: object
+) -> None:
+    choice("in_loops", in_loops, ("proposal", "prior"))
+    choice("on_failure", on_failure, ("raise", "zero", "skip"))
+    if budget is not None and not isinstance(budget, Budget):
+        raise TypeError(f"budget must be an ars.Budget or None, not {budget!r}")
+    if proposals is not None and not isinstance(proposals, Mapping):
+        raise TypeError(f"proposals must map names to distributions or functions, not {proposals!r}")
+    if network is not None and proposals:
+        raise ValueError("give network= or proposals=, not both: a latent has one proposal")

@@ -8,7 +8,7 @@ import os
 import shlex
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from ars import _native as native
 from ars._native import RunFlag
-from ars.arguments import choice, first_of, integer, observed_arrays, seed_or_random
+from ars.arguments import check_posterior_options, choice, first_of, integer, observed_arrays, seed_or_random
 from ars.budget import Budget
 from ars.columns import Columns, Site
 from ars.errors import ArsError, BiasWarning, NetworkError, RunInterrupted
+from ars.extras import one_torch_thread, torch_needed
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.progress import NoProgress, Progress, make_progress
 from ars.proposers import HandProposer, PriorProposer, Proposal, Proposer
@@ -45,39 +46,6 @@ OnFailure = Literal["raise", "zero", "skip"]
 _Result = TypeVar("_Result", bound=Traces)
 _DEFAULT_BUDGET = Budget()
 _PROBE = 16  # traces that show which sites a simulator has
-
-
-@contextlib.contextmanager
-def _torch_needed(what: str) -> Iterator[None]:
-    """For imports: says how to get what networks need."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("torch", "safetensors"):
-            raise
-        raise ImportError(f"{what} needs {error.name}: pip install 'libars[network]'", name=error.name) from error
-
-
-def _one_torch_thread() -> contextlib.AbstractContextManager[None]:
-    """Batches are small, and torch's threads spin while they wait for each other: on two cores that the simulators use
-    too, a second thread made serving eight times slower.
-    """
-    from ars.network.train.training import one_torch_thread
-
-    return one_torch_thread()
-
-
-def _check_posterior_options(
-    network: object, proposals: object, budget: object, in_loops: object, on_failure: object
-) -> None:
-    choice("in_loops", in_loops, ("proposal", "prior"))
-    choice("on_failure", on_failure, ("raise", "zero", "skip"))
-    if budget is not None and not isinstance(budget, Budget):
-        raise TypeError(f"budget must be an ars.Budget or None, not {budget!r}")
-    if proposals is not None and not isinstance(proposals, Mapping):
-        raise TypeError(f"proposals must map names to distributions or functions, not {proposals!r}")
-    if network is not None and proposals:
-        raise ValueError("give network= or proposals=, not both: a latent has one proposal")
 
 
 def _posterior_flags(proposer: Proposer, in_loops: str, estimate: Budget | None, ask_ahead: bool) -> RunFlag:
@@ -176,7 +144,7 @@ class Simulator(Identified):
         lease = self._lease()
         data = observed_arrays(observe)
         count = integer("traces", traces, 1, 2**40)
-        _check_posterior_options(network, proposals, budget, in_loops, on_failure)
+        check_posterior_options(network, proposals, budget, in_loops, on_failure)
         proposer = self._proposer(network, proposals, data, in_loops, lease)
         proposed = proposer.asks or self._estimates_the_prior
         estimate = budget if in_loops == "proposal" and proposed else None  # else every factor is 1
@@ -210,7 +178,7 @@ class Simulator(Identified):
 
         with contextlib.ExitStack() as stack:
             if network is not None:
-                stack.enter_context(_one_torch_thread())
+                stack.enter_context(one_torch_thread())
             stack.callback(proposer.close)
             kept = None
             if resume is not None:
@@ -245,7 +213,7 @@ class Simulator(Identified):
         self, network: Network, data: Mapping[str, npt.NDArray[np.float64]], in_loops: str, lease: int
     ) -> NetworkProposer:
         """Checks that the network is for these data and this simulator, before anything runs."""
-        with _torch_needed("network="):
+        with torch_needed("network="):
             from ars.network.facade import Network
             from ars.network.serve.proposer import NetworkProposer, usual_priors
         if not isinstance(network, Network):
@@ -283,6 +251,7 @@ class Simulator(Identified):
         *,
         components: int = 10,
         lr: float = 1e-3,
+        held_out: int = 0,
         patience: int = 0,
         train_on: str = "accepted",
         max_rejected: int = 64,
@@ -297,15 +266,15 @@ class Simulator(Identified):
         """Trains a proposal network on n traces of the prior, fresh ones or those of a folder that ``record`` wrote.
 
         data: that folder. checkpoint: the file for the network, written every ``checkpoint_every`` seconds and at the
-        end; with resume=True a training that was interrupted goes on from there. components: of mixtures. patience:
-        evaluations without a better held-out loss after which to stop, 0 for never. train_on: "accepted", what loops
+        end; with resume=True a training that was interrupted goes on from there. components: of mixtures.
+        held_out: number of traces to judge by, never trained on (default: chosen by n). patience: evaluations without a better held-out loss after which to stop, 0 for never. train_on: "accepted", what loops
         accept, or "all", every draw, rejected ones too; of the tries that one loop entry rejects, "all" uses the first
         ``max_rejected``, and lets them stand for the others. shapes: of observations that are
         not flat, such as {"calorimeter": (20, 20)}, an image. embeddings: torch modules of your own, by observation.
         architecture: other sizes, by their names in ars.network.NetworkConfig. threads: of torch. tensorboard: a folder
         for its logs.
         """
-        with _torch_needed("Simulator.train"):
+        with torch_needed("Simulator.train"):
             from ars.network.checkpoint import load_training, training_path
             from ars.network.model.core import NetworkConfig
             from ars.network.train.fit import train_simulator
@@ -319,6 +288,7 @@ class Simulator(Identified):
             batch_size=integer("batch_size", batch_size, 1, 2**20),
             lr=lr,
             seed=seed_or_random(seed),
+            held_out=integer("held_out", held_out, 0, 2**31),
             patience=patience,
             train_on=train_on,
             max_rejected=integer("max_rejected", max_rejected, 1, 2**31),
@@ -354,7 +324,7 @@ class Simulator(Identified):
 
         max_rejected: record also what rejected tries drew, up to so many tries of every loop entry; 64 is enough for
         train_on="all"."""
-        with _torch_needed("Simulator.record"):
+        with torch_needed("Simulator.record"):
             from ars.store.shards import record
         choice("on_failure", on_failure, ("raise", "zero", "skip"))
         count, size = integer("n", n, 1, 2**40), integer("shard_traces", shard_traces, 1, 2**30)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import secrets
-import sys
 from pathlib import Path
 
 from ars.cli.options import (
+    UsageError,
     add_limits,
     add_listen,
     add_seed,
@@ -85,64 +84,51 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from ars.network.checkpoint import load_training, training_path
-    from ars.network.model.core import NetworkConfig
-    from ars.network.train.fit import train_simulator
-    from ars.network.train.training import TrainingConfig
-    from ars.store.shards import record
+    from ars.errors import ArsError
 
     check_simulator(arguments)
     if arguments.record is not None and arguments.data is None:
-        print("ars train: --record needs --data, the folder for the traces", file=sys.stderr)
-        return 2
-    path = training_path(arguments.out)
-    seed = arguments.seed
-    if seed is None and arguments.resume and path.exists():
-        seed = int(load_training(path).about.get("config", {}).get("seed", 0))
-    try:
-        config = TrainingConfig(
-            traces=arguments.traces,
-            batch_size=arguments.batch_size,
-            lr=arguments.lr,
-            seed=secrets.randbits(32) if seed is None else seed,
-            held_out=arguments.held_out,
-            patience=arguments.patience,
-            train_on=arguments.train_on,
-            max_rejected=arguments.max_rejected,
-        )
-        sizes = NetworkConfig(
-            lstm_dim=arguments.lstm_dim, lstm_depth=arguments.lstm_depth, components=arguments.components
-        )
-    except ValueError as error:
-        print(f"ars train: {error}", file=sys.stderr)
-        return 2
+        raise UsageError("--record needs --data, the folder for the traces")
     shown = not arguments.quiet
     with open_simulator(arguments) as sim:
-        if arguments.record is not None:
-            print(
-                record(
-                    sim,
-                    arguments.record,
-                    arguments.data,
-                    seed=arguments.seed,
-                    max_rejected=arguments.max_rejected if arguments.train_on == "all" else 0,
-                    on_failure=arguments.on_failure,
-                    progress=shown,
+        try:
+            if arguments.record is not None:
+                max_rejected = arguments.max_rejected if arguments.train_on == "all" else 0
+                print(
+                    sim.record(
+                        arguments.record,
+                        arguments.data,
+                        seed=arguments.seed,
+                        max_rejected=max_rejected,
+                        on_failure=arguments.on_failure,
+                        progress=shown,
+                    )
                 )
+            network = sim.train(
+                arguments.traces,
+                arguments.lstm_dim,
+                arguments.lstm_depth,
+                arguments.batch_size,
+                seed=arguments.seed,
+                data=arguments.data,
+                checkpoint=arguments.out,
+                resume=arguments.resume,
+                progress=shown,
+                components=arguments.components,
+                lr=arguments.lr,
+                held_out=arguments.held_out,
+                patience=arguments.patience,
+                train_on=arguments.train_on,
+                max_rejected=arguments.max_rejected,
+                shapes=dict(arguments.shape),
+                threads=arguments.threads,
+                on_failure=arguments.on_failure,
+                tensorboard=arguments.tensorboard,
             )
-        network = train_simulator(
-            sim,
-            config,
-            sizes,
-            data=arguments.data,
-            out=arguments.out,
-            resume=arguments.resume,
-            shapes=dict(arguments.shape),
-            on_failure=arguments.on_failure,
-            threads=arguments.threads,
-            progress=shown,
-            tensorboard=arguments.tensorboard,
-        )
+        except ArsError:  # some are ValueErrors too, but not for what was typed
+            raise
+        except ValueError as error:
+            raise UsageError(str(error)) from error
     print(network)
-    print(f"{network.history}\nseed {config.seed}; written to {arguments.out}")
+    print(f"{network.history}\nseed {network.training['seed']}; written to {arguments.out}")
     return 0

@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ars._native import RunFlag
-from ars.runtime.limits import Limits
 from ars.store.code_identity import describe_proposal, described_value
 from ars.wire import RunConfig
 
 if TYPE_CHECKING:
     from ars.network.facade import Network
     from ars.proposers import Proposal
+    from ars.runtime.limits import Limits
 
 __all__ = ["ELSEWHERE", "data_identity", "differences", "digest", "network_identity", "proposed_by", "run_identity"]
 

@@ -258,6 +258,31 @@ def _scheme_section(page: Page, work: Workspace, rows: Sequence[marsaglia.Scheme
 # ---- Mini-SHERPA ------------------------------------------------------------------------------------------------
 
 
+def _compare_evidences(page: Page, channels: Sequence[mini_sherpa.Channel]) -> None:
+    page.section(
+        "The evidence that the runs are held against",
+        "Twice: by importance sampling in the simulator, with the prior inside the loops and a network outside; and "
+        "by adaptive importance sampling of the collapsed model in numpy, without the simulator. The runs are held "
+        "against the one with more effective draws. The last column is the difference in standard errors.",
+        tables.markdown(
+            ("channel", "log evidence", "s.e.", "traces", "effective", "without the simulator", "s.e.", "difference"),
+            [
+                (
+                    str(channel.event.channel),
+                    f"{channel.native.log_evidence:.4f}",
+                    f"{channel.native.error:.2g}",
+                    f"{channel.native_traces:,}",
+                    f"{channel.native_ess:,.0f}",
+                    f"{channel.reference.log_evidence:.4f}",
+                    f"{channel.reference.error:.2g}",
+                    f"{channel.disagreement:+.1f}",
+                )
+                for channel in channels
+            ],
+        ),
+    )
+
+
 def _reproduce_mini_sherpa(find: Find, settings: Settings, work: Workspace) -> Outcome:
     need_torch()
     used = settings.mini_sherpa
@@ -284,28 +309,7 @@ def _reproduce_mini_sherpa(find: Find, settings: Settings, work: Workspace) -> O
         "ARS, M = 10: channel, momentum and angles. Dashed: what made the observation. A particle's angles have exact "
         "and near symmetries, so there is more than one mode.",
     )
-    page.section(
-        "The evidence that the runs are held against",
-        "Twice: by importance sampling in the simulator, with the prior inside the loops and a network outside; and "
-        "by adaptive importance sampling of the collapsed model in numpy, without the simulator. The runs are held "
-        "against the one with more effective draws. The last column is the difference in standard errors.",
-        tables.markdown(
-            ("channel", "log evidence", "s.e.", "traces", "effective", "without the simulator", "s.e.", "difference"),
-            [
-                (
-                    str(channel.event.channel),
-                    f"{channel.native.log_evidence:.4f}",
-                    f"{channel.native.error:.2g}",
-                    f"{channel.native_traces:,}",
-                    f"{channel.native_ess:,.0f}",
-                    f"{channel.reference.log_evidence:.4f}",
-                    f"{channel.reference.error:.2g}",
-                    f"{channel.disagreement:+.1f}",
-                )
-                for channel in channels
-            ],
-        ),
-    )
+    _compare_evidences(page, channels)
     page.section(
         "The paper's table, and ours",
         _READING

@@ -22,31 +22,20 @@ from torch import Tensor
 from torch.nn.functional import pad, softplus
 
 from ars._native import MAX_COMPONENTS, N_PARAMS, DistKind
-from ars.network.model.densities import log_density
+from ars.network.model.proposals import (
+    BernoulliProposal,
+    CategoricalProposal,
+    MixtureProposal,
+    Proposal,
+)
 
 __all__ = ["HEADS", "Head", "HeadSettings", "Proposal"]
-
-COMPONENT_DOUBLES: Final = 6  # on the wire: weight, kind, four parameters
 
 
 class HeadSettings(NamedTuple):
     components: int  # of a mixture, the prior's not counted
     categories: int  # of the widest Categorical
     defensive: float  # the prior's share in every proposal
-
-
-class Proposal(Protocol):
-    """Proposals of one wire kind, one per row."""
-
-    @property
-    def kind(self) -> DistKind:
-        """The kind on the wire."""
-
-    def doubles(self) -> Tensor:
-        """float64 [n, width]: what follows the header of an ars_wire_dist."""
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        """float64 [n]: the log density of one value per row."""
 
 
 class Head(Protocol):
@@ -60,77 +49,6 @@ class Head(Protocol):
 
     def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> Proposal:
         """raw [n, size], prior float64 [n, 4], categories [n, C] -> proposals."""
-
-
-# ---- proposals -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class MixtureProposal:
-    """Components of one or more kinds; ``segments`` says which are of which."""
-
-    log_weights: Tensor  # [n, K]
-    params: Tensor  # [n, K, 4]
-    segments: tuple[tuple[DistKind, int], ...]  # kind, how many
-
-    @property
-    def kind(self) -> DistKind:
-        return DistKind.MIXTURE
-
-    def doubles(self) -> Tensor:
-        n, k = self.log_weights.shape
-        kinds = [float(kind) for kind, count in self.segments for _ in range(count)]
-        out = self.params.new_empty((n, k, COMPONENT_DOUBLES))
-        out[..., 0] = torch.exp(self.log_weights)
-        out[..., 1] = torch.tensor(kinds, dtype=out.dtype, device=out.device)
-        out[..., 2:] = self.params
-        return out.reshape(n, k * COMPONENT_DOUBLES)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        x = value.to(torch.float64)
-        terms, at = [], 0
-        for kind, count in self.segments:
-            terms.append(log_density(kind, self.params[:, at : at + count], x))
-            at += count
-        return torch.logsumexp(torch.cat(terms, dim=-1) + self.log_weights, dim=-1)
-
-
-@dataclass(frozen=True)
-class CategoricalProposal:
-    p: Tensor  # [n, C]; categories that a row does not have are 0
-
-    @property
-    def kind(self) -> DistKind:
-        return DistKind.CATEGORICAL
-
-    def doubles(self) -> Tensor:
-        return self.p
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        k = self.p.shape[-1]
-        valid = (value >= 0) & (value < k) & (value == torch.floor(value))
-        index = torch.where(valid, value, 0.0).to(torch.int64)
-        p = self.p.gather(-1, index.unsqueeze(-1)).squeeze(-1)
-        possible = valid & (p > 0)
-        return torch.where(possible, torch.log(torch.where(possible, p, 1.0)), -math.inf)
-
-
-@dataclass(frozen=True)
-class BernoulliProposal:
-    p: Tensor  # [n]
-
-    @property
-    def kind(self) -> DistKind:
-        return DistKind.BERNOULLI
-
-    def doubles(self) -> Tensor:
-        return self.p.unsqueeze(-1)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        yes, no = (value == 1) & (self.p > 0), (value == 0) & (self.p < 1)
-        log_yes = torch.log(torch.where(yes, self.p, 1.0))
-        log_no = torch.log1p(-torch.where(no, self.p, 0.0))
-        return torch.where(yes, log_yes, torch.where(no, log_no, -math.inf))
 
 
 # ---- what heads are made of ----------------------------------------------------------------------------------------
