@@ -266,13 +266,13 @@ class Simulator(Identified):
         """Trains a proposal network on n traces of the prior, fresh ones or those of a folder that ``record`` wrote.
 
         data: that folder. checkpoint: the file for the network, written every ``checkpoint_every`` seconds and at the
-        end; with resume=True a training that was interrupted goes on from there. components: of mixtures.
-        held_out: number of traces to judge by, never trained on (default: chosen by n). patience: evaluations without a better held-out loss after which to stop, 0 for never. train_on: "accepted", what loops
-        accept, or "all", every draw, rejected ones too; of the tries that one loop entry rejects, "all" uses the first
-        ``max_rejected``, and lets them stand for the others. shapes: of observations that are
-        not flat, such as {"calorimeter": (20, 20)}, an image. embeddings: torch modules of your own, by observation.
-        architecture: other sizes, by their names in ars.network.NetworkConfig. threads: of torch. tensorboard: a folder
-        for its logs.
+        end; with resume=True a training that was interrupted goes on from there. components: of mixtures. held_out:
+        number of traces to judge by, never trained on (default: chosen by n). patience: evaluations without a better
+        held-out loss after which to stop, 0 for never. train_on: "accepted", what loops accept, or "all", every draw,
+        rejected ones too; of the tries that one loop entry rejects, "all" uses the first ``max_rejected``, and lets
+        them stand for the others. shapes: of observations that are not flat, such as {"calorimeter": (20, 20)}, an
+        image. embeddings: torch modules of your own, by observation. architecture: other sizes, by their names in
+        ars.network.NetworkConfig. threads: of torch. tensorboard: a folder for its logs.
         """
         with torch_needed("Simulator.train"):
             from ars.network.checkpoint import load_training, training_path

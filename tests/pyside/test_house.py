@@ -59,9 +59,7 @@ def imported(body: list[ast.stmt]) -> Iterator[str]:
             for name in node.names:
                 whole = f"{node.module}.{name.name}"
                 yield whole if whole in MODULES else node.module
-        elif (isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test)) or isinstance(
-            node, ast.Try | ast.With
-        ):
+        elif isinstance(node, ast.Try | ast.With | ast.If) and "TYPE_CHECKING" not in ast.unparse(node).split("\n")[0]:
             yield from imported(node.body)
 
 

@@ -272,7 +272,7 @@ def test_observed_arrays_keep_their_shape(fake: Callable[..., ars.Simulator]) ->
 
 def test_a_host_that_stands_still_is_lost(fake: Callable[..., ars.Simulator], monkeypatch: pytest.MonkeyPatch) -> None:
     """It lives and its socket is open, but its process never runs again."""
-    monkeypatch.setattr("ars.runtime.session._SILENCE", 0.5)
+    monkeypatch.setattr("ars.runtime.conversation._SILENCE", 0.5)
     sim = fake("deaf", max_restarts=0, trace_timeout=0.01)
     with pytest.raises(ars.HostLostError, match="not a word for"):
         sim.prior(100)
