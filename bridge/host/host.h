@@ -1,6 +1,6 @@
 /* host.h: what the parts of ars-host share.
  *
- * One thread does all the work (loop.c); a second one only turns the segment's doorbell into a descriptor that can be
+ * One thread does all the work (event_loop.c); a second one only turns the segment's doorbell into a descriptor that can be
  * polled (wake.c). The parts: link.c speaks ZeroMQ, session.c obeys the controller, relay.c and sites.c answer questions,
  * records.c and columns.c carry traces, schedule.c hands out work, timing.c and cores.c keep the time, family.c talks to the
  * zygote. */
@@ -197,7 +197,7 @@ void ars__release(struct host *host);
 bool ars__wake_start(struct host *host);
 bool ars__attention_waiting(struct host *host);
 
-/* ---- loop.c ------------------------------------------------------------------------------------------------------ */
+/* ---- event_loop.c ------------------------------------------------------------------------------------------------ */
 void ars__loop(struct host *host);
 void ars__signals(struct host *host); /* reads them; all but SIGINT mean quit */
 

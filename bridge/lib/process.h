@@ -42,7 +42,7 @@ struct ars__trace {
     struct ars__buffer results, resulted;  /* ars_wire_values, and their doubles */
     struct ars__buffer loops;              /* ars_wire_loop */
     struct ars__buffer slots;              /* uint32_t per loop */
-    struct ars__buffer tries, rejected;    /* ars_wire_try, and their ars_wire_sample (rejected.c) */
+    struct ars__buffer tries, rejected;    /* ars_wire_try, and their ars_wire_sample (rejected_log.c) */
     struct ars__buffer rejected_params;    /* double: of the rejected samples' priors */
     double log_likelihood;
     double log_ratio_all;
@@ -144,7 +144,7 @@ _Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how);
 void ars__loop_needs_trace(ars__site *site, const char *what);
 void ars__loop_name(ars__site *site, char *text, size_t size);
 
-/* ---- rejected tries (rejected.c) --------------------------------------------------------------------------------- */
+/* ---- rejected tries (rejected_log.c) ----------------------------------------------------------------------------- */
 
 static inline struct ars__rejected_mark ars__rejected_now(const struct ars__trace *t) {
     struct ars__rejected_mark m = {t->tries.used, t->rejected.used, t->rejected_params.used};

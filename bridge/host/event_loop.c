@@ -1,4 +1,4 @@
-/* loop.c: the main loop. Look at who wants attention, hand out work, send what has gathered, sleep until something
+/* event_loop.c: the main loop. Look at who wants attention, hand out work, send what has gathered, sleep until something
  * happens. */
 #include <errno.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* reject.c: ars_reject, a loop whose body can be repeated where it stands.
+/* loop_in_place.c: ars_reject, a loop whose body can be repeated where it stands.
  *
  * A body that touches its own state only needs no copy of the process: to make a try from the state at entry is to call
  * it again. So the continuations that a snapshot would fork are made here, by the worker, before the tries of the main

@@ -1,4 +1,4 @@
-/* rejected.c: what rejected tries drew, for runs that ask for it (ARS_RUN_RECORD_REJECTED).
+/* rejected_log.c: what rejected tries drew, for runs that ask for it (ARS_RUN_RECORD_REJECTED).
  *
  * A rejected try is recorded when it is rejected, so inner tries come before the outer one that they belong to. Of one
  * entry of a loop the first max_rejected tries are kept: given that they were rejected, tries are alike, so the first
