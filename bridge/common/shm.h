@@ -208,7 +208,7 @@ struct ars__shm {
 /* The part that every process writes: ars-host sleeps on one word, so whoever wants it must be able to change that word.
  * Therefore nothing here is more than a hint. A bit too many costs ars-host a look at a channel that has nothing to say; a
  * bit, ring or host_asleep that was lost costs the time until its next tick, when it looks at every mailbox, ring and slot
- * from which something may come (ars__tick). No value that a trace depends on is here. */
+ * from which something may come (host_tick in ars-host). No value that a trace depends on is here. */
 struct ars__bell {
     /* Any process -> host: increase, then wake if the host sleeps. */
     _Alignas(64) _Atomic uint32_t doorbell; /* futex */

@@ -47,13 +47,13 @@ static size_t incoming_size;
 
 /* ---- time, signals: nothing real --------------------------------------------------------------------------------- */
 
-uint64_t __wrap_ars__now(void);
-uint64_t __wrap_ars__now(void) {
+uint64_t __wrap_host_now(void);
+uint64_t __wrap_host_now(void) {
     return clock_now;
 }
 /* A process with an odd number never gets a core; of the others nothing is known. */
-bool __wrap_ars__cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now);
-bool __wrap_ars__cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now) {
+bool __wrap_host_cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now);
+bool __wrap_host_cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now) {
     (void)before;
     *now = (struct cpu_reading){.pid = pid, .waited = clock_now};
     return pid % 2 != 0;
@@ -153,10 +153,10 @@ static void take_message(void) {
         ars__bytes parts[1 + ARS__COLUMNS];
         PROMISE(n_frames == 1 + ARS__COLUMNS);
         for (int i = 0; i < n_frames; i++) parts[i] = (ars__bytes){frames[i], frame_sizes[i]};
-        good = ars__check_traces(parts[0], parts + 1, ars__sites_known(&host), &why);
+        good = ars__check_traces(parts[0], parts + 1, host_sites_known(&host), &why);
     } else {
         PROMISE(n_frames == 1);
-        good = ars__check_message(frames[0], frame_sizes[0], ars__sites_known(&host), &why);
+        good = ars__check_message(frames[0], frame_sizes[0], host_sites_known(&host), &why);
     }
     if (!good) fprintf(stderr, "message type %u: %s\n", (unsigned)h.type, why.text);
     PROMISE(good);
@@ -218,7 +218,7 @@ static void hear(const void *frame, size_t size) {
     if (size) memcpy(exact, frame, size);
     incoming = exact;
     incoming_size = size;
-    ars__session_receive(&host);
+    host_session_receive(&host);
     incoming = NULL;
     free(exact);
 }
@@ -407,7 +407,7 @@ static void act(void) {
         answer_all();
         break;
     case 10:
-        clock_now += who * 10 * ARS__MS;
+        clock_now += who * 10 * HOST_MS;
         break;
     case 11:
         full = who & 1;
@@ -434,7 +434,7 @@ static void act(void) {
 static void settle(void) {
     full = false;
     if (++after > (trusted ? PATIENCE : 3) || !host.run.active) host.quit = true;
-    clock_now += 240 * ARS__MS;
+    clock_now += 240 * HOST_MS;
     answer_all();
     if (!restless) return;
     for (uint32_t w = 0; w < WORKERS; w++) atomic_fetch_add(&ars__worker_at(host.shm, SLOTS, w)->traces_begun, 1);
@@ -445,7 +445,7 @@ int __wrap_zmq_poll(zmq_pollitem_t *items, int n, long timeout);
 int __wrap_zmq_poll(zmq_pollitem_t *items, int n, long timeout) {
     (void)timeout;
     for (int i = 0; i < n; i++) items[i].revents = 0;
-    clock_now += ARS__MS;
+    clock_now += HOST_MS;
     if (host.zygote_lost && host.run.config.n_traces > MOST_TRACES) host.quit = true; /* they all fail: seen that */
     if (script.left)
         act();
@@ -465,7 +465,7 @@ static void begin(void) {
     host.workers = calloc(WORKERS, sizeof *host.workers);
     host.channels = calloc(CHANNELS, sizeof *host.channels);
     if (!host.workers || !host.channels) abort();
-    ars__sites_open(&host);
+    host_sites_open(&host);
 }
 
 /* The sites of fuzz.h, and no others. */
@@ -477,7 +477,7 @@ static void renew_sites(void) {
     for (size_t i = 0; !as_new && i < sizeof fuzz_kinds; i++) {
         struct ars_wire_site site = {.kind = fuzz_kinds[i], .dist = fuzz_dists[i]};
         site.name_size = (uint32_t)strlen(names[i]);
-        ars__site_identify(&host, &site, names[i]);
+        host_site_identify(&host, &site, names[i]);
         PROMISE(site.id == i);
     }
     if (!as_new) {
@@ -523,7 +523,7 @@ static void renew(void) {
                          .channels = was.channels};
     host.steps_out.size = 0;
     memcpy(host.columns, was.columns, sizeof host.columns);
-    ars__columns_clear(&host);
+    host_columns_clear(&host);
     host.run.queue = was.run.queue;
     host.run.queue_capacity = was.run.queue_capacity;
     host.run.replays = was.run.replays;
@@ -541,7 +541,7 @@ static void renew(void) {
     memset(lives, 0, sizeof lives);
     after = 0;
     came = 0;
-    clock_now = host.now = ARS__S;
+    clock_now = host.now = HOST_S;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -551,7 +551,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t how = script_byte(&script);
     restless = how & 1;
     begin_run(1, how, how & 32 ? 1000 : 0, 1 + (how >> 6));
-    ars__loop(&host);
+    host_event_loop(&host);
     if (!trusted) return 0;
     if (host.error[0]) fprintf(stderr, "the host gave up: %s\n", host.error);
     PROMISE(!host.error[0]);
