@@ -1,7 +1,10 @@
 /* columns.c: finished traces on their way to the controller, gathered into the columns of a TRACES message. */
 #include <string.h>
 
+#include "columns.h"
 #include "host.h"
+#include "link.h"
+#include "replay.h"
 
 enum { ENOUGH_BYTES = 1 << 20, LONGEST_WAIT_MS = 20 };
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cores.h"
 #include "host.h"
 
 /* The start of a small file of /proc, with a zero behind it. False: there is none. */

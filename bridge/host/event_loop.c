@@ -7,7 +7,17 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include "columns.h"
+#include "event_loop.h"
+#include "family.h"
 #include "host.h"
+#include "link.h"
+#include "relay.h"
+#include "schedule.h"
+#include "session.h"
+#include "start.h"
+#include "timing.h"
+#include "wake.h"
 
 enum { ROUNDS = 4, IDLE_MS = 500 };
 

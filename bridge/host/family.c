@@ -11,8 +11,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "columns.h"
 #include "crash_says.h"
+#include "family.h"
 #include "host.h"
+#include "records.h"
+#include "relay.h"
+#include "replay.h"
+#include "schedule.h"
+#include "sites.h"
+#include "start.h"
 #include "threads.h"
 
 enum { SPAWN_LIMIT_S = 60, KILL_LIMIT_S = 10, STOP_LIMIT_MS = 2000, FORK_TRIES = 5, FIRST_BACKOFF_MS = 100 };

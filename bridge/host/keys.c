@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "host.h"
+#include "keys.h"
 
 enum { LARGEST = 4096 };
 

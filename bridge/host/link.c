@@ -5,7 +5,13 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include "columns.h"
+#include "event_loop.h"
 #include "host.h"
+#include "keys.h"
+#include "link.h"
+#include "relay.h"
+#include "start.h"
 
 enum {
     GREETING_MS = 30000,

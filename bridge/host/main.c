@@ -4,7 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "event_loop.h"
+#include "family.h"
 #include "host.h"
+#include "keys.h"
+#include "link.h"
+#include "start.h"
 
 static const char help[] =
     "usage: ars-host --shm FD --zygote FD --zygote-pid PID --workers W --snapshots S\n"

@@ -3,8 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "columns.h"
+#include "family.h"
 #include "futex.h"
 #include "host.h"
+#include "link.h"
+#include "records.h"
+#include "relay.h"
+#include "replay.h"
+#include "schedule.h"
+#include "sites.h"
+#include "timing.h"
 
 enum { FILLS_PER_TURN = 4 };
 

@@ -5,8 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "family.h"
 #include "futex.h"
 #include "host.h"
+#include "link.h"
+#include "records.h"
+#include "relay.h"
+#include "sites.h"
+#include "start.h"
+#include "timing.h"
 
 static uint32_t worker_of(const struct host *host, uint32_t channel) {
     return channel < host->n_workers ? channel : (channel - host->n_workers) / host->per_worker;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "host.h"
+#include "replay.h"
 
 enum { DEATHS = 1, KILLS = 3, REFUSALS = 3, RAISE_AFTER_S = 5 };
 

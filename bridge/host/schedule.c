@@ -3,8 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "columns.h"
+#include "cores.h"
+#include "family.h"
 #include "futex.h"
 #include "host.h"
+#include "link.h"
+#include "records.h"
+#include "replay.h"
+#include "schedule.h"
+#include "start.h"
+#include "timing.h"
 
 enum { LONGEST_CHUNK = 256, FAILURES_PER_TURN = 1024 };
 

@@ -4,6 +4,11 @@
 #include <zmq.h>
 
 #include "host.h"
+#include "relay.h"
+#include "schedule.h"
+#include "session.h"
+#include "sites.h"
+#include "start.h"
 
 enum { MESSAGES_PER_TURN = 64 };
 

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "host.h"
+#include "sites.h"
+#include "start.h"
 
 enum { TABLE_SIZE = 2 * ARS_WIRE_MAX_SITES }; /* a power of two, never more than half full */
 

@@ -14,7 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "family.h"
 #include "host.h"
+#include "keys.h"
+#include "link.h"
+#include "sites.h"
+#include "start.h"
+#include "wake.h"
 
 uint64_t host_now(void) {
     struct timespec ts;

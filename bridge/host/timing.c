@@ -2,7 +2,14 @@
  * a trace's own time. */
 #include <stdio.h>
 
+#include "cores.h"
+#include "family.h"
 #include "host.h"
+#include "records.h"
+#include "relay.h"
+#include "schedule.h"
+#include "sites.h"
+#include "timing.h"
 
 enum { TICK_MS = 50, IDLE_LIMIT_S = 10 };
 

@@ -16,6 +16,8 @@
 
 #include "futex.h"
 #include "host.h"
+#include "start.h"
+#include "wake.h"
 
 static void *listen_to_bell(void *argument) {
     struct host *host = argument;

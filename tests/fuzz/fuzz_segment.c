@@ -13,8 +13,12 @@
 #include <sys/wait.h>
 #include <zmq.h>
 
+#include "columns.h"
+#include "event_loop.h"
 #include "fuzz.h"
 #include "host.h"
+#include "session.h"
+#include "sites.h"
 
 enum {
     WORKERS = 2,
