@@ -21,7 +21,7 @@
 #include "schedule.h"
 #include "sites.h"
 #include "start.h"
-#include "threads.h"
+#include "stray.h"
 
 enum { SPAWN_LIMIT_S = 60, KILL_LIMIT_S = 10, STOP_LIMIT_MS = 2000, FORK_TRIES = 5, FIRST_BACKOFF_MS = 100 };
 enum { MESSAGES_PER_TURN = 4 * ARS__MAX_WORKERS }; /* more than the zygote ever has to say at once */

@@ -13,7 +13,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "ahead.h"
+#include "ask.h"
+#include "loops.h"
 #include "process.h"
+#include "snapshot.h"
 
 enum {
     ROOM = 64 << 10,

@@ -6,9 +6,16 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "ask.h"
+#include "continuation.h"
+#include "data.h"
+#include "fail.h"
+#include "family.h"
+#include "loops.h"
 #include "process.h"
-
-_Alignas(ARS__PAGE) struct ars__process ars__me;
+#include "sites.h"
+#include "thread_owner.h"
+#include "trace.h"
 
 /* ---- traces ------------------------------------------------------------------------------------------------------------ */
 

@@ -2,8 +2,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ahead.h"
+#include "ask.h"
+#include "fail.h"
 #include "futex.h"
 #include "process.h"
+#include "sites.h"
+#include "trace.h"
 
 void ars__raise_attention(uint32_t channel) {
     struct ars__bell *bell = ars__bell_at(ars__me.shm);

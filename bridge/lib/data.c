@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data.h"
+#include "fail.h"
 #include "process.h"
+#include "sites.h"
 
 struct given {
     const char *name;

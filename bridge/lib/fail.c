@@ -5,7 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "continuation.h"
+#include "fail.h"
+#include "family.h"
 #include "process.h"
+#include "trace.h"
 
 /* One list; the numbers are those of wire.h. */
 #define ARS__FAILURES(X)                                                                                               \

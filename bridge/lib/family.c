@@ -16,8 +16,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ask.h"
+#include "data.h"
+#include "family.h"
+#include "fork.h"
 #include "futex.h"
+#include "loops.h"
 #include "process.h"
+#include "resource_limits.h"
+#include "segment.h"
+#include "sites.h"
+#include "snapshot.h"
+#include "trace.h"
+#include "where.h"
 
 #ifndef ARS_HOST_PATH
 #define ARS_HOST_PATH "/usr/local/libexec/ars/ars-host"

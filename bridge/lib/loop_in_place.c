@@ -7,7 +7,13 @@
 #include <errno.h>
 #include <math.h>
 
+#include "ahead.h"
+#include "loops.h"
 #include "process.h"
+#include "rejected_log.h"
+#include "snapshot.h"
+#include "thread_owner.h"
+#include "trace.h"
 
 struct body {
     bool (*call)(void *);

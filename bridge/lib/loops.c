@@ -11,7 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ahead.h"
+#include "continuation.h"
+#include "fail.h"
+#include "loops.h"
 #include "process.h"
+#include "rejected_log.h"
+#include "sites.h"
+#include "snapshot.h"
+#include "tables.h"
+#include "thread_owner.h"
+#include "trace.h"
+#include "where.h"
 
 /* The alloca in the macro moves the stack pointer by at least this. */
 enum { MOVED_BY = 16 };

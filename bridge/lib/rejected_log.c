@@ -3,9 +3,18 @@
  * A rejected try is recorded when it is rejected, so inner tries come before the outer one that they belong to. Of one
  * entry of a loop the first max_rejected tries are kept: given that they were rejected, tries are alike, so the first
  * ones stand for the rest, and their number says for how many. */
+#include "rejected_log.h"
+#include "fail.h"
+#include "loops.h"
 #include "process.h"
+#include "sites.h"
+#include "trace.h"
 
 enum { MOST_BYTES = ARS__MAX_RECORD / 2 };
+
+bool ars__recording_rejected(void) {
+    return (ars__me.flags & ARS_RUN_RECORD_REJECTED) && ars__me.role == ARS__WORKER;
+}
 
 static struct ars_wire_try *try_at(struct ars__trace *t, size_t byte) {
     return (struct ars_wire_try *)(void *)(t->tries.bytes + byte);

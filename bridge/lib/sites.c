@@ -4,7 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask.h"
+#include "fail.h"
+#include "loops.h"
 #include "process.h"
+#include "sites.h"
+#include "tables.h"
+#include "where.h"
 #include "wire_check.h"
 
 /* ---- rs_start records of the program ------------------------------------------------------------------------------ */

@@ -12,9 +12,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ahead.h"
+#include "ask.h"
 #include "crash_says.h"
+#include "fail.h"
+#include "fork.h"
 #include "futex.h"
+#include "loops.h"
 #include "process.h"
+#include "resource_limits.h"
+#include "sites.h"
+#include "snapshot.h"
+#include "stray.h"
+#include "trace.h"
+#include "where.h"
 
 static struct ars__snapshot *slot_at(uint32_t slot) {
     return ars__snapshot_at(ars__me.shm, ars__me.per_worker, ars__me.worker, slot);

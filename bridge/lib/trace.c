@@ -3,16 +3,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "ask.h"
+#include "fail.h"
 #include "futex.h"
 #include "process.h"
-
-void *ars__enlarge(void *old, size_t old_size, size_t size) {
-    const char *few = (const char *)&ars__me.few;
-    bool ours = (const char *)old >= few && (const char *)old < few + sizeof ars__me.few;
-    if (!ours) return realloc(old, size);
-    void *grown = malloc(size);
-    return grown ? memcpy(grown, old, old_size) : NULL;
-}
+#include "sites.h"
+#include "tables.h"
+#include "trace.h"
 
 void *ars__buffer_add(struct ars__buffer *b, const void *bytes, size_t size) {
     if (b->used + size > b->room) {

@@ -1,7 +1,9 @@
-/* threads.c: which thread libars belongs to, and the end of a process in which another one calls it. */
+/* thread_owner.c: which thread libars belongs to, and the end of a process in which another one calls it. */
 #include <unistd.h>
 
+#include "fail.h"
 #include "process.h"
+#include "thread_owner.h"
 
 _Thread_local unsigned char ars__thread ARS__INITIAL_EXEC; /* repeated: GCC forgets it here */
 

@@ -1,0 +1,15 @@
+/* data.h: the observed values of a posterior run, handed out in order. */
+#ifndef ARS_LIB_DATA_H
+#define ARS_LIB_DATA_H
+
+#include <stddef.h>
+
+void ars__data_begin_run(void);
+void ars__data_begin_trace(void);
+/* The next n given values for `name`; NULL if this run simulates its observations. Fails if they do not fit. */
+const double *ars__data_take(const char *name, size_t n);
+/* Which of several values the one taken last is, for messages: " (element 2 of 10)", from 0; nothing if there is one. */
+void ars__data_place(const char *name, char *text, size_t size);
+void ars__data_end_trace(void);
+
+#endif /* ARS_LIB_DATA_H */
