@@ -71,11 +71,11 @@ struct ars__channel {
 /* Where a process is, so that its end can be described and a try that takes too long be seen. Written by the process alone;
  * the host believes nothing of it. */
 struct ars__where {
-    _Atomic uint32_t loop;  /* the innermost open loop, or ARS_NO_SITE */
-    _Atomic uint32_t site;  /* the last one reached in this trace, or ARS_NO_SITE */
-    _Atomic uint32_t beat;  /* changes with every try of the outermost loop; odd: inside one */
-    _Atomic uint32_t pid;   /* of the process that is at work: this one, or the child it waits for. 0: not known */
-    _Atomic uint32_t stray; /* the call that a second thread made before it ended the process (stray.h); 0: none */
+    _Atomic uint32_t loop_id; /* the innermost open loop, or ARS_NO_SITE */
+    _Atomic uint32_t site_id; /* the last one reached in this trace, or ARS_NO_SITE */
+    _Atomic uint32_t beat;    /* changes with every try of the outermost loop; odd: inside one */
+    _Atomic uint32_t pid;     /* of the process that is at work: this one, or the child it waits for. 0: not known */
+    _Atomic uint32_t stray;   /* the call that a second thread made before it ended the process (stray.h); 0: none */
 };
 
 /* Orders go host -> worker: first and count, then order_number is increased (futex). The worker runs the traces one

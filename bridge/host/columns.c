@@ -8,14 +8,14 @@
 
 enum { ENOUGH_BYTES = 1 << 20, LONGEST_WAIT_MS = 20 };
 
-static void add(struct host *host, enum ars__column column, const void *data, size_t size) {
+static void add_to_column(struct host *host, enum ars__column column, const void *data, size_t size) {
     host_buffer_add(&host->columns[column], data, size);
     host->columns_size += size;
 }
 
 static void add_trace(struct host *host, const struct ars_wire_trace *trace) {
     if (!host->n_traces_out++) host->columns_since = host->now;
-    add(host, ARS__COLUMN_TRACES, trace, sizeof *trace);
+    add_to_column(host, ARS__COLUMN_TRACES, trace, sizeof *trace);
     host->run.accounted++;
     host_replay_forget(host, trace->trace);
     host->run.counters.traces++;
@@ -25,20 +25,20 @@ static void add_trace(struct host *host, const struct ars_wire_trace *trace) {
 void host_columns_add(struct host *host, const ars__trace_view *view) {
     const struct ars_wire_trace *t = &view->trace;
     add_trace(host, t);
-    add(host, ARS__COLUMN_SAMPLES, view->samples, t->n_samples * sizeof(struct ars_wire_sample));
-    add(host, ARS__COLUMN_OBSERVES, view->observes, t->n_observes * sizeof(struct ars_wire_values));
-    add(host, ARS__COLUMN_RESULTS, view->results, t->n_results * sizeof(struct ars_wire_values));
-    add(host, ARS__COLUMN_LOOPS, view->loops, t->n_loops * sizeof(struct ars_wire_loop));
-    add(host, ARS__COLUMN_VALUES, view->values, t->n_values * sizeof(double));
+    add_to_column(host, ARS__COLUMN_SAMPLES, view->samples, t->n_samples * sizeof(struct ars_wire_sample));
+    add_to_column(host, ARS__COLUMN_OBSERVES, view->observes, t->n_observes * sizeof(struct ars_wire_values));
+    add_to_column(host, ARS__COLUMN_RESULTS, view->results, t->n_results * sizeof(struct ars_wire_values));
+    add_to_column(host, ARS__COLUMN_LOOPS, view->loops, t->n_loops * sizeof(struct ars_wire_loop));
+    add_to_column(host, ARS__COLUMN_VALUES, view->values, t->n_values * sizeof(double));
     if (!t->n_tries) return;
-    add(host, ARS__COLUMN_TRIES, view->tries, t->n_tries * sizeof(struct ars_wire_try));
-    add(host, ARS__COLUMN_REJECTED, view->rejected, view->n_rejected * sizeof(struct ars_wire_sample));
+    add_to_column(host, ARS__COLUMN_TRIES, view->tries, t->n_tries * sizeof(struct ars_wire_try));
+    add_to_column(host, ARS__COLUMN_REJECTED, view->rejected, view->n_rejected * sizeof(struct ars_wire_sample));
 }
 
 void host_columns_fail(struct host *host, const struct ars_wire_failure *failure, uint32_t snapshots) {
     struct ars_wire_trace trace = {.trace = failure->trace, .failure = failure->kind, .snapshots = snapshots};
     add_trace(host, &trace);
-    add(host, ARS__COLUMN_FAILURES, failure, sizeof *failure);
+    add_to_column(host, ARS__COLUMN_FAILURES, failure, sizeof *failure);
 }
 
 uint64_t host_columns_due_at(const struct host *host) {

@@ -32,7 +32,7 @@ uint64_t host_current_trace(const struct worker *worker) {
 
 /* ---- words to the zygote ----------------------------------------------------------------------------------------- */
 
-static bool tell(struct host *host, enum ars__zygote_op op, uint32_t worker) {
+static bool tell_zygote(struct host *host, enum ars__zygote_op op, uint32_t worker) {
     struct ars__zygote_message m = {.op = op, .worker = worker};
     for (int i = 0; i < 10; i++) {
         if (send(host->zygote_fd, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof m) return true;
@@ -47,7 +47,7 @@ void host_family_spawn(struct host *host, uint32_t w) {
     struct worker *worker = &host->workers[w];
     worker->state = WORKER_SPAWNING;
     worker->answer_by = host->now + SPAWN_LIMIT_S * HOST_S;
-    if (!tell(host, ARS__SPAWN, w)) host_family_lost(host);
+    if (!tell_zygote(host, ARS__SPAWN, w)) host_family_lost(host);
 }
 
 void host_family_kill(struct host *host, uint32_t w) {
@@ -55,7 +55,7 @@ void host_family_kill(struct host *host, uint32_t w) {
     if (worker->state != WORKER_ALIVE) return;
     worker->state = WORKER_DYING;
     worker->answer_by = host->now + KILL_LIMIT_S * HOST_S;
-    if (!tell(host, ARS__KILL, w)) host_family_lost(host);
+    if (!tell_zygote(host, ARS__KILL, w)) host_family_lost(host);
 }
 
 void host_family_condemn(struct host *host, uint32_t w, enum ars_failure_kind kind, const char *format, ...) {
@@ -73,8 +73,8 @@ void host_family_condemn(struct host *host, uint32_t w, enum ars_failure_kind ki
 /* ---- a death ----------------------------------------------------------------------------------------------------- */
 
 void host_family_where(const struct host *host, const struct ars__where *where, struct ars_wire_failure *failure) {
-    failure->loop = host_site_or_none(host, atomic_load(&where->loop), 1u << ARS_SITE_LOOP);
-    failure->site = host_site_or_none(host, atomic_load(&where->site),
+    failure->loop = host_site_or_none(host, atomic_load(&where->loop_id), 1u << ARS_SITE_LOOP);
+    failure->site = host_site_or_none(host, atomic_load(&where->site_id),
                                       1u << ARS_SITE_SAMPLE | 1u << ARS_SITE_OBSERVE | 1u << ARS_SITE_RESULT);
 }
 
@@ -325,7 +325,7 @@ static bool zygote_is_ours(struct host *host) {
 void host_family_end(struct host *host) {
     host->quit = true;
     if (zygote_is_ours(host)) {
-        if (!host->zygote_lost) tell(host, ARS__STOP, 0);
+        if (!host->zygote_lost) tell_zygote(host, ARS__STOP, 0);
         uint64_t end = host_now() + (host->zygote_lost ? 0 : STOP_LIMIT_MS * HOST_MS);
         while (host_family_reap(host), !host->zygote_reaped && host_now() < end) usleep(2000);
         if (!host->zygote_reaped) kill(host->zygote_pid, SIGKILL);

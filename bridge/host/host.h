@@ -53,7 +53,7 @@ struct channel {
     uint64_t came[(ARS__MOST_STEPS + 63) / 64]; /* of several, a bit for each that was answered */
     uint32_t filled;                            /* bytes of the mailbox, by answers to several */
     bool full;                                  /* one did not fit: those after it are not handed over either */
-    uint32_t site;                              /* that it asks about */
+    uint32_t site_id;                           /* that it asks about */
     uint32_t beat;                              /* of the process's tries, when last looked at */
     uint64_t tried, tried_wall;                 /* time since it changed: the process's own, and all */
     struct cpu_clock cpu;

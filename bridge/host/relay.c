@@ -76,8 +76,8 @@ static uint32_t ticket_steps(struct host *host, uint32_t channel, unsigned char 
         memcpy(body + at, &step, sizeof step);
         if (n == 0) {
             c->ticket = step.ticket;
-            c->site = step.site;
-        } else if (step.site != c->site) {
+            c->site_id = step.site;
+        } else if (step.site != c->site_id) {
             return snprintf(why->text, sizeof why->text, "step requests about several sites in one question"), 0;
         }
     }
@@ -198,14 +198,14 @@ bool host_relay_reply(struct host *host, const unsigned char *item) {
     const uint32_t channel = (uint32_t)(c - host->channels);
     uint64_t bit = 1ull << place % 64;
     if (c->came[place / 64] & bit) return true; /* a second time */
-    if ((c->site == ARS_NO_SITE) != (reply.size == sizeof reply)) {
+    if ((c->site_id == ARS_NO_SITE) != (reply.size == sizeof reply)) {
         host_give_up(host, "a reply %s a proposal to a request that %s",
                      reply.size == sizeof reply ? "without" : "with",
-                     c->site == ARS_NO_SITE ? "only tells" : "asks for one");
+                     c->site_id == ARS_NO_SITE ? "only tells" : "asks for one");
         return false;
     }
     if (reply.flags & ARS_REPLY_ALWAYS_PRIOR)
-        atomic_store_explicit(&host->shm->sites[c->site].always_prior, (uint32_t)host->run.config.header.run,
+        atomic_store_explicit(&host->shm->sites[c->site_id].always_prior, (uint32_t)host->run.config.header.run,
                               memory_order_relaxed);
     struct worker *worker = &host->workers[worker_of(host, channel)];
     c->came[place / 64] |= bit;

@@ -18,14 +18,14 @@ struct replay {
 };
 
 /* There are few: what is run again is next in the queue. */
-static struct replay *find(struct run *run, uint64_t trace) {
+static struct replay *find_replay(struct run *run, uint64_t trace) {
     for (size_t i = 0; i < run->n_replays; i++)
         if (run->replays[i].trace == trace) return &run->replays[i];
     return NULL;
 }
 
 static struct replay *entry(struct run *run, uint64_t trace) {
-    struct replay *known = find(run, trace);
+    struct replay *known = find_replay(run, trace);
     if (known) return known;
     if (run->n_replays == run->replays_capacity) {
         run->replays_capacity = run->replays_capacity ? 2 * run->replays_capacity : 16;
@@ -36,13 +36,13 @@ static struct replay *entry(struct run *run, uint64_t trace) {
 }
 
 bool host_replay_wants_fresh(struct host *host, uint64_t trace) {
-    const struct replay *known = host->run.n_replays ? find(&host->run, trace) : NULL;
+    const struct replay *known = host->run.n_replays ? find_replay(&host->run, trace) : NULL;
     return known && known->deaths;
 }
 
 void host_replay_forget(struct host *host, uint64_t trace) {
     struct run *run = &host->run;
-    struct replay *known = run->n_replays ? find(run, trace) : NULL;
+    struct replay *known = run->n_replays ? find_replay(run, trace) : NULL;
     if (known) *known = run->replays[--run->n_replays];
 }
 

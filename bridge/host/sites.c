@@ -45,7 +45,7 @@ static void announce(struct host *host, uint32_t id, const void *name) {
     host->n_sites_out++;
 }
 
-static uint32_t add(struct host *host, const struct ars_wire_site *site, const void *name, bool is_news) {
+static uint32_t add_site(struct host *host, const struct ars_wire_site *site, const void *name, bool is_news) {
     if (host->n_sites == ARS_WIRE_MAX_SITES || host->names.size + site->name_size > ARS__NAME_BYTES) return ARS_NO_SITE;
     uint32_t id = host->n_sites++, at = (uint32_t)host->names.size;
     host->sites[id] = (struct site){site->kind, site->dist, site->name_size, at, site->reserved};
@@ -79,7 +79,7 @@ static void identify(struct host *host, struct ars_wire_site *site, const void *
             return;
         }
     }
-    site->id = add(host, site, name, is_news);
+    site->id = add_site(host, site, name, is_news);
     if (site->id != ARS_NO_SITE) host->site_table[at] = site->id;
 }
 
@@ -104,11 +104,11 @@ void host_sites_adopt(struct host *host, const unsigned char *frame, const struc
     }
 }
 
-uint32_t host_site_or_none(const struct host *host, uint32_t site, unsigned kinds) {
-    return site < host->n_sites && kinds >> host->site_kinds[site] & 1 ? site : (uint32_t)ARS_NO_SITE;
+uint32_t host_site_or_none(const struct host *host, uint32_t site_id, unsigned kinds) {
+    return site_id < host->n_sites && kinds >> host->site_kinds[site_id] & 1 ? site_id : (uint32_t)ARS_NO_SITE;
 }
 
-const char *host_site_address(const struct host *host, uint32_t site, int *size) {
-    *size = (int)host->sites[site].name_size;
-    return (const char *)host->names.data + host->sites[site].name_at;
+const char *host_site_address(const struct host *host, uint32_t site_id, int *size) {
+    *size = (int)host->sites[site_id].name_size;
+    return (const char *)host->names.data + host->sites[site_id].name_at;
 }

@@ -12,7 +12,7 @@ void host_site_identify(struct host *host, struct ars_wire_site *site, const voi
 /* Sites that the controller knows from an earlier family, with their ids; before the family has any of its own. */
 void host_sites_adopt(struct host *host, const unsigned char *frame, const struct ars_wire_header *header);
 /* The site if it is one of these kinds (a mask of 1 << kind), else ARS_NO_SITE: what a process says of itself may be wrong. */
-uint32_t host_site_or_none(const struct host *host, uint32_t site, unsigned kinds);
-const char *host_site_address(const struct host *host, uint32_t site, int *size);
+uint32_t host_site_or_none(const struct host *host, uint32_t site_id, unsigned kinds);
+const char *host_site_address(const struct host *host, uint32_t site_id, int *size);
 
 #endif /* ARS_HOST_SITES_H */

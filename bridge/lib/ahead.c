@@ -28,7 +28,7 @@ enum {
 
 /* One question of the script, before its prior. */
 struct ars__scripted {
-    uint32_t site, instance;
+    uint32_t site_id, instance;
     uint32_t prior_size, reply_size;
 };
 
@@ -53,7 +53,7 @@ void ars__script_close(struct ars__loop *loop) {
 /* The item whose answer is awaited. */
 static struct ars__scripted *latest;
 
-static void add(struct ars__script *script, const unsigned char *request) {
+static void add_to_script(struct ars__script *script, const unsigned char *request) {
     struct ars_wire_step step;
     memcpy(&step, request, sizeof step);
     const size_t prior_at = sizeof step + step.n_told * sizeof(struct ars_wire_told);
@@ -75,7 +75,7 @@ void ars__script_asks(const unsigned char *request, size_t size) {
     const struct ars__first *first = loop->first;
     struct ars__script *script = &loop->first->script;
     if (script->begun) {
-        add(script, request);
+        add_to_script(script, request);
         return;
     }
     /* A try that begins with another question than that which is remembered says nothing about those that do. */
@@ -93,13 +93,13 @@ static struct score {
     uint32_t asked, used, left_alone;
 } scores[ARS_WIRE_MAX_SITES]; /* by loop; pages without a loop take no memory */
 
-static bool promising(uint32_t loop) {
-    return scores[loop].asked < FEW || 2 * scores[loop].used >= scores[loop].asked;
+static bool promising(uint32_t loop_id) {
+    return scores[loop_id].asked < FEW || 2 * scores[loop_id].used >= scores[loop_id].asked;
 }
 
-void ars__ahead_learn(uint32_t loop, uint32_t asked, uint32_t used) {
-    struct score *score = &scores[loop];
-    if (!asked && !promising(loop) && ++score->left_alone == LEFT_ALONE) *score = (struct score){0};
+void ars__ahead_learn(uint32_t loop_id, uint32_t asked, uint32_t used) {
+    struct score *score = &scores[loop_id];
+    if (!asked && !promising(loop_id) && ++score->left_alone == LEFT_ALONE) *score = (struct score){0};
     score->asked += asked;
     score->used += used;
     if (score->asked < FADING) return;
@@ -128,21 +128,21 @@ static uint32_t first_stream, n_streams;
 
 /* The latent that values were drawn for last. */
 struct drawn {
-    uint32_t site, instance;
+    uint32_t site_id, instance;
 };
 
-static bool decode(ars_dist *d, const unsigned char *bytes, size_t size) {
+static bool decode_dist(ars_dist *d, const unsigned char *bytes, size_t size) {
     char why[256];
     return ars__dist_decode(d, bytes, size, why, sizeof why);
 }
 
 /* Draws from the proposal of a reply, as the continuation will. */
-static bool draw(struct stream *s, const unsigned char *reply, size_t reply_size, const unsigned char *prior,
-                 size_t prior_size) {
+static bool draw_value(struct stream *s, const unsigned char *reply, size_t reply_size, const unsigned char *prior,
+                       size_t prior_size) {
     const size_t header = sizeof(struct ars_wire_reply);
     ars_dist proposal;
-    if (reply_size < header || !decode(&proposal, reply + header, reply_size - header)) return false;
-    if (proposal.kind == ARS_DIST_PRIOR && !decode(&proposal, prior, prior_size)) return false;
+    if (reply_size < header || !decode_dist(&proposal, reply + header, reply_size - header)) return false;
+    if (proposal.kind == ARS_DIST_PRIOR && !decode_dist(&proposal, prior, prior_size)) return false;
     s->state = ((const struct ars_wire_reply *)(const void *)reply)->state;
     s->value = ars__dist_sample(&proposal, &s->rng);
     return isfinite(s->value);
@@ -157,7 +157,7 @@ static bool draw_first(const struct ars__first *first, struct drawn *last) {
     for (uint32_t i = 0; i < n_streams; i++) {
         streams[i].rng = ars__stream(ARS__TRY_Q, first_stream + i);
         streams[i].head = streams[i].tail = 0;
-        if (!draw(&streams[i], first->reply, first->reply_size, first->request + prior_at, step.size - prior_at))
+        if (!draw_value(&streams[i], first->reply, first->reply_size, first->request + prior_at, step.size - prior_at))
             return false;
     }
     *last = (struct drawn){step.site, step.instance};
@@ -168,12 +168,12 @@ static size_t request_size_of(const struct ars__scripted *item) {
     return sizeof(struct ars_wire_step) + sizeof(struct ars_wire_told) + item->prior_size;
 }
 
-static size_t build(unsigned char *out, const struct stream *s, const struct drawn *last,
-                    const struct ars__scripted *item, const unsigned char *prior) {
-    struct ars_wire_told told = {last->site, last->instance, s->value};
+static size_t build_question(unsigned char *out, const struct stream *s, const struct drawn *last,
+                             const struct ars__scripted *item, const unsigned char *prior) {
+    struct ars_wire_told told = {last->site_id, last->instance, s->value};
     struct ars_wire_step step = {.trace = ars__me.trace_number,
                                  .state = s->state,
-                                 .site = item->site,
+                                 .site = item->site_id,
                                  .instance = item->instance,
                                  .n_told = 1,
                                  .size = (uint32_t)request_size_of(item)};
@@ -183,13 +183,13 @@ static size_t build(unsigned char *out, const struct stream *s, const struct dra
     return step.size;
 }
 
-static bool keep(struct stream *s, const struct drawn *last, const struct ars__scripted *item,
-                 const unsigned char *prior, const unsigned char *reply, size_t reply_size) {
+static bool keep_answer(struct stream *s, const struct drawn *last, const struct ars__scripted *item,
+                        const unsigned char *prior, const unsigned char *reply, size_t reply_size) {
     struct answer *a = (void *)(room + filled);
     const size_t size = sizeof *a + request_size_of(item) + ARS_WIRE_PAD(reply_size);
     if (size > sizeof room - filled) return false;
     unsigned char *request = (unsigned char *)(a + 1);
-    *a = (struct answer){.request_size = (uint32_t)build(request, s, last, item, prior),
+    *a = (struct answer){.request_size = (uint32_t)build_question(request, s, last, item, prior),
                          .reply_size = (uint32_t)reply_size};
     memcpy(request + a->request_size, reply, reply_size);
     if (s->tail)
@@ -202,11 +202,11 @@ static bool keep(struct stream *s, const struct drawn *last, const struct ars__s
 }
 
 /* Keeps an answer, and draws from it. */
-static bool take(struct stream *s, const struct drawn *last, const struct ars__scripted *item,
-                 const unsigned char *prior, const unsigned char *reply, size_t reply_size) {
-    if (!keep(s, last, item, prior, reply, reply_size)) return false;
+static bool use_answer(struct stream *s, const struct drawn *last, const struct ars__scripted *item,
+                       const unsigned char *prior, const unsigned char *reply, size_t reply_size) {
+    if (!keep_answer(s, last, item, prior, reply, reply_size)) return false;
     const struct answer *a = (const void *)(room + s->tail);
-    return draw(s, (const unsigned char *)(a + 1) + a->request_size, reply_size, prior, item->prior_size);
+    return draw_value(s, (const unsigned char *)(a + 1) + a->request_size, reply_size, prior, item->prior_size);
 }
 
 /* Asks one question of the script for n streams from this one on. Returns how many of them go on. */
@@ -214,14 +214,14 @@ static uint32_t ask_some(struct stream *from, uint32_t n, const struct drawn *la
                          const unsigned char *prior) {
     unsigned char *body = ars__me.channel->body;
     size_t size = 0;
-    for (uint32_t i = 0; i < n; i++) size += build(body + size, from + i, last, item, prior);
+    for (uint32_t i = 0; i < n; i++) size += build_question(body + size, from + i, last, item, prior);
     size = ars__ask_in_place(ARS__ASK_STEPS, size);
     uint32_t answered = 0;
     struct ars_wire_reply reply;
     for (size_t at = 0; size - at >= sizeof reply; at += reply.size) {
         memcpy(&reply, body + at, sizeof reply);
         if (reply.size < sizeof reply || reply.size > size - at || reply.ticket >= n) break;
-        answered += take(from + reply.ticket, last, item, prior, body + at, reply.size);
+        answered += use_answer(from + reply.ticket, last, item, prior, body + at, reply.size);
     }
     return answered;
 }
@@ -245,7 +245,7 @@ uint32_t ars__ask_ahead(const struct ars__loop *loop, uint32_t from, uint32_t n)
     filled = sizeof(struct answer); /* so that no offset is 0 */
     struct drawn last;
     if (!(ars__me.flags & ARS_RUN_ASK_AHEAD) || !first || !first->request_size || !first->script.used ||
-        !promising(loop->address) || !draw_first(first, &last)) {
+        !promising(loop->site_id) || !draw_first(first, &last)) {
         n_streams = 0;
         return 0;
     }
@@ -254,9 +254,9 @@ uint32_t ars__ask_ahead(const struct ars__loop *loop, uint32_t from, uint32_t n)
         struct ars__scripted item;
         memcpy(&item, first->script.bytes + at, sizeof item);
         const unsigned char *prior = first->script.bytes + at + sizeof item;
-        if (ars__prior_proposes(item.site)) break;
+        if (ars__prior_proposes(item.site_id)) break;
         asked += answered = ask_all(&last, &item, prior);
-        last = (struct drawn){item.site, item.instance};
+        last = (struct drawn){item.site_id, item.instance};
         at += (uint32_t)sizeof item + item.prior_size;
     }
     return asked;

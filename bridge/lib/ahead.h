@@ -13,7 +13,7 @@ void ars__script_asks(const unsigned char *request, size_t size);
 void ars__script_answered(size_t reply_size);
 /* Asks what n continuations under q, from this number on, will want to know. Returns how many answers it got. */
 uint32_t ars__ask_ahead(const struct ars__loop *loop, uint32_t from, uint32_t n);
-void ars__ahead_learn(uint32_t loop, uint32_t asked, uint32_t used);
+void ars__ahead_learn(uint32_t loop_id, uint32_t asked, uint32_t used);
 uint32_t ars__ahead_used_in_place(void); /* since the last call */
 /* In a continuation: which one it is; and the answer to its next question, NULL if it was not guessed. */
 void ars__ahead_begin(uint32_t number);

@@ -45,7 +45,7 @@ void ars__data_begin_trace(void) {
 }
 
 /* Names come in the order of the last trace, so the search starts where the last one ended. */
-static struct given *find(const char *name) {
+static struct given *find_given(const char *name) {
     size_t size = strlen(name);
     for (size_t k = 0; k < n_given; k++) {
         struct given *g = &given[(latest + k) % n_given];
@@ -69,7 +69,7 @@ static const char *list_names(char *text, size_t size) {
 const double *ars__data_take(const char *name, size_t n) {
     if (!(ars__me.flags & ARS_RUN_POSTERIOR)) return NULL;
     char names[200], shown[100];
-    struct given *g = find(name);
+    struct given *g = find_given(name);
     if (!g)
         ars__fail(ARS_FAIL_OBSERVATION, 0,
                   "the simulator observes \"%s\", for which no data were given; given: %s. Add it to observe=",
@@ -84,7 +84,7 @@ const double *ars__data_take(const char *name, size_t n) {
 }
 
 void ars__data_place(const char *name, char *text, size_t size) {
-    const struct given *g = find(name);
+    const struct given *g = find_given(name);
     if (g && g->n > 1) snprintf(text, size, " (element %zu of %zu)", g->taken - 1, g->n);
 }
 

@@ -156,7 +156,7 @@ struct zygote {
     int pidfd[ARS__MAX_WORKERS];
 };
 
-static void tell_host(const struct zygote *z, enum ars__zygote_op op, uint32_t w, pid_t pid, int status) {
+static void tell_host_of_worker(const struct zygote *z, enum ars__zygote_op op, uint32_t w, pid_t pid, int status) {
     struct ars__zygote_message m = {op, w, pid, status};
     while (send(z->host, &m, sizeof m, MSG_NOSIGNAL) < 0) {
         if (errno == EINTR) continue;
@@ -215,14 +215,14 @@ static bool spawn(struct zygote *z, uint32_t w) {
             kill(pid, SIGKILL);
             waitpid(pid, NULL, 0);
         }
-        tell_host(z, failure, w, 0, why);
+        tell_host_of_worker(z, failure, w, 0, why);
         return false;
     }
     setpgid(pid, pid);
     fcntl(pidfd, F_SETFD, FD_CLOEXEC);
     z->pid[w] = pid;
     z->pidfd[w] = pidfd;
-    tell_host(z, ARS__STARTED, w, pid, 0);
+    tell_host_of_worker(z, ARS__STARTED, w, pid, 0);
     return false;
 }
 
@@ -242,7 +242,7 @@ static bool obey(struct zygote *z) {
     if (m.op == ARS__SPAWN && !z->pid[m.worker]) return spawn(z, m.worker);
     if (m.op == ARS__KILL && z->pid[m.worker]) {
         int status = end_family(z, m.worker);
-        tell_host(z, ARS__DIED, m.worker, 0, status);
+        tell_host_of_worker(z, ARS__DIED, m.worker, 0, status);
     }
     return false;
 }
@@ -293,7 +293,7 @@ static void live_as_zygote(int host) {
             uint32_t w = z->whose[i];
             pid_t pid = z->pid[w];
             int status = end_family(z, w);
-            tell_host(z, ARS__DIED, w, pid, status);
+            tell_host_of_worker(z, ARS__DIED, w, pid, status);
         }
         if (z->poll[0].revents && obey(z)) break;
     }

@@ -84,7 +84,7 @@ static void continue_once(const struct body *body, enum ars__role role, uint32_t
 
 static void estimate(const struct body *body) {
     const uint64_t wanted = ars__me.want_tries_q;
-    const uint32_t address = loop_of(body)->address;
+    const uint32_t loop_id = loop_of(body)->site_id;
     uint32_t asked = 0;
     /* The main run is still to come: the first continuation shows what the others will ask. */
     for (uint32_t number = 0; record_of(body)->tries_q < wanted; number++) {
@@ -94,19 +94,19 @@ static void estimate(const struct body *body) {
         ars__try_ends();
         asked = ars__ask_ahead(loop_of(body), 1, (uint32_t)left);
     }
-    ars__ahead_learn(address, asked, ars__ahead_used_in_place());
+    ars__ahead_learn(loop_id, asked, ars__ahead_used_in_place());
     for (uint32_t number = 0; record_of(body)->runs_p < ars__me.want_runs_p; number++)
         continue_once(body, ARS__RUN_P, number);
 }
 
 /* A call is always an entry, so an open loop that is not around us was left. */
-static void check_entry(ars__site *site, const char *frame) {
-    ars__loop_needs_trace(site, "ars_reject");
+static void check_entry(ars__loop_mark *mark, const char *frame) {
+    ars__loop_needs_trace(mark, "ars_reject");
     const struct ars__loop *top = ars__top(&ars__me.loops);
     if (top && frame >= top->frame) ars__loop_left(top, "its function had ended when another loop began");
 }
 
-void ars__reject(ars__site *site, bool (*call)(void *), void *context) {
+void ars__reject(ars__loop_mark *mark, bool (*call)(void *), void *context) {
     if (ars__me.role == ARS__ALONE) {
         while (!call(context)) {
         }
@@ -115,8 +115,8 @@ void ars__reject(ars__site *site, bool (*call)(void *), void *context) {
     const char *frame = __builtin_frame_address(0);
     int kept = errno;
     ars__thread_check(ARS__CALL_REJECT);
-    check_entry(site, frame);
-    struct ars__loop *loop = ars__loop_open(site, frame);
+    check_entry(mark, frame);
+    struct ars__loop *loop = ars__loop_open(mark, frame);
     loop->in_place = true;
     if (ars__me.role != ARS__RUN_P) ars__loop_cache(loop);
     const struct body body = {call, context, ars__me.loops.depth};

@@ -54,7 +54,7 @@ struct ars__process {
     struct ars__snapshot *snapshot; /* in a snapshot and its continuations; NULL in a continuation in place */
     size_t root;                    /* depth of the loop that is being estimated; 0: none */
 
-    struct ars__marks marks;
+    struct ars__tagged_frames tagged;
     struct ars__instances instances;
     struct ars__few few;
 };

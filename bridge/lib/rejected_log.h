@@ -9,12 +9,12 @@
 struct ars__loop;
 
 /* Where the record of rejected tries stood. */
-struct ars__rejected_mark {
+struct ars__log_position {
     size_t tries, samples, params;
 };
 
-static inline struct ars__rejected_mark ars__rejected_now(const struct ars__trace *t) {
-    struct ars__rejected_mark m = {t->tries.used, t->rejected.used, t->rejected_params.used};
+static inline struct ars__log_position ars__rejected_now(const struct ars__trace *t) {
+    struct ars__log_position m = {t->tries.used, t->rejected.used, t->rejected_params.used};
     return m;
 }
 void ars__rejected_keep(struct ars__loop *loop);  /* the present try is rejected: call before the trace is rewound */

@@ -23,10 +23,10 @@ struct ars__instances {
     size_t room;
     uint64_t trace;
 };
-uint32_t ars__instance_take(uint32_t site);
-void ars__instance_give_back(uint32_t site);
+uint32_t ars__instance_take(uint32_t site_id);
+void ars__instance_give_back(uint32_t site_id);
 void ars__instances_reset(void);
 
-void ars__loop_name(ars__site *site, char *text, size_t size);
+void ars__loop_name(ars__loop_mark *mark, char *text, size_t size);
 
 #endif /* ARS_LIB_SITES_H */

@@ -115,7 +115,7 @@ static void describe_end(struct ars__snapshot *s, int status, const char *what, 
 static bool continue_once(enum ars__role role, uint32_t number) {
     struct ars__snapshot *s = ars__me.snapshot;
     s->left = 0;
-    atomic_store_explicit(&s->where.site, ARS_NO_SITE, memory_order_relaxed);
+    atomic_store_explicit(&s->where.site_id, ARS_NO_SITE, memory_order_relaxed);
     ars__beat(false);
     pid_t pid = ars__fork_patiently(role, "a continuation");
     if (pid == 0) {
@@ -129,7 +129,7 @@ static bool continue_once(enum ars__role role, uint32_t number) {
     if (s->left) return false;
     if (!(status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == ARS__EXIT_FAILED && s->failure.kind)) {
         char name[200];
-        ars__loop_name(ars__top(&ars__me.loops)->site, name, sizeof name);
+        ars__loop_name(ars__top(&ars__me.loops)->mark, name, sizeof name);
         describe_end(s, status, role == ARS__RUN_P ? "a run under p" : "a try under q", name);
     }
     snapshot_done(ARS__SLOT_FAILED);
@@ -193,8 +193,8 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
     s->forks = s->asked_ahead = s->used_ahead = 0;
     s->failure.kind = ARS_OK;
     s->first.request_size = 0;
-    atomic_store_explicit(&s->where.loop, loop->address, memory_order_relaxed);
-    atomic_store_explicit(&s->where.site, ARS_NO_SITE, memory_order_relaxed);
+    atomic_store_explicit(&s->where.loop_id, loop->site_id, memory_order_relaxed);
+    atomic_store_explicit(&s->where.site_id, ARS_NO_SITE, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->where.beat, 2, memory_order_relaxed); /* never a number of an earlier trace */
     atomic_store_explicit(&s->where.stray, 0, memory_order_relaxed);
     atomic_store(&s->channel.state, ARS__IDLE);

@@ -39,12 +39,12 @@ void ars__trace_reset(struct ars__trace *t) {
     t->snapshots = t->entries = 0;
 }
 
-struct ars__mark ars__trace_mark(const struct ars__trace *t) {
-    struct ars__mark m = {t->samples.used, t->params.used, t->results.used, t->resulted.used, t->loops.used};
+struct ars__position ars__trace_position(const struct ars__trace *t) {
+    struct ars__position m = {t->samples.used, t->params.used, t->results.used, t->resulted.used, t->loops.used};
     return m;
 }
 
-void ars__trace_rewind(struct ars__trace *t, const struct ars__mark *to) {
+void ars__trace_rewind(struct ars__trace *t, const struct ars__position *to) {
     for (size_t at = to->samples; at < t->samples.used; at += sizeof(struct ars_wire_sample))
         ars__instance_give_back(((struct ars_wire_sample *)(void *)(t->samples.bytes + at))->site);
     for (size_t at = to->loops; at < t->loops.used; at += sizeof(struct ars_wire_loop))
@@ -70,7 +70,7 @@ static int64_t now_ns(void) {
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-static void tell_host(bool at_once) {
+static void tell_host_of_records(bool at_once) {
     uint64_t written = atomic_load_explicit(&ars__me.mine->ring_written, memory_order_relaxed);
     int64_t now = now_ns();
     if (!at_once && written - told_at_byte < TELL_AFTER_BYTES && now - told_at_time < TELL_AFTER_NS) return;
@@ -88,7 +88,7 @@ static void ring_write(const void *bytes, size_t size) {
         if (!space) {
             uint32_t seen = atomic_load(&w->ring_space);
             atomic_store(&w->ring_full, 1);
-            tell_host(true);
+            tell_host_of_records(true);
             if (written - atomic_load(&w->ring_read) == ARS__RING_BYTES)
                 ars__futex_wait(&w->ring_space, seen, 1000000000);
             continue;
@@ -104,7 +104,7 @@ static void ring_write(const void *bytes, size_t size) {
     }
 }
 
-static uint32_t count(const struct ars__buffer *b, size_t item) {
+static uint32_t count_items(const struct ars__buffer *b, size_t item) {
     return (uint32_t)(b->used / item);
 }
 
@@ -117,12 +117,12 @@ void ars__trace_send(struct ars__trace *t) {
         .trace = ars__me.trace_number,
         .snapshots = t->snapshots,
         .n_samples = (uint32_t)ars__n_samples(t),
-        .n_observes = count(&t->observes, sizeof(struct ars_wire_values)),
-        .n_results = count(&t->results, sizeof(struct ars_wire_values)),
+        .n_observes = count_items(&t->observes, sizeof(struct ars_wire_values)),
+        .n_results = count_items(&t->results, sizeof(struct ars_wire_values)),
         .n_loops = (uint32_t)ars__n_loops(t),
-        .n_values =
-            count(&t->observed, 8) + count(&t->resulted, 8) + count(&t->params, 8) + count(&t->rejected_params, 8),
-        .n_tries = count(&t->tries, sizeof(struct ars_wire_try)),
+        .n_values = count_items(&t->observed, 8) + count_items(&t->resulted, 8) + count_items(&t->params, 8) +
+                    count_items(&t->rejected_params, 8),
+        .n_tries = count_items(&t->tries, sizeof(struct ars_wire_try)),
         .log_likelihood = t->log_likelihood,
         .log_ratio_accepted = accepted,
         .log_ratio_all = t->log_ratio_all,
@@ -141,7 +141,7 @@ void ars__trace_send(struct ars__trace *t) {
     ring_write(&head, sizeof head);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i]->used) ring_write(parts[i]->bytes, parts[i]->used);
-    tell_host(t->snapshots > 0); /* some may wait to be told to go */
+    tell_host_of_records(t->snapshots > 0); /* some may wait to be told to go */
 }
 
 void ars__trace_send_failure(const struct ars_wire_failure *failure) {
@@ -150,5 +150,5 @@ void ars__trace_send_failure(const struct ars_wire_failure *failure) {
     ring_write(&record, sizeof record);
     ring_write(&head, sizeof head);
     ring_write(failure, sizeof *failure);
-    tell_host(true);
+    tell_host_of_records(true);
 }

@@ -29,15 +29,15 @@ struct ars__trace {
 };
 
 /* Where the trace stood: everything a rejected try adds lies behind it. */
-struct ars__mark {
+struct ars__position {
     size_t samples, params, results, resulted, loops;
 };
 
 void *ars__buffer_add(struct ars__buffer *b, const void *bytes, size_t size);
 void ars__trace_reset(struct ars__trace *t);
-struct ars__mark ars__trace_mark(const struct ars__trace *t);
-void ars__trace_rewind(struct ars__trace *t, const struct ars__mark *to); /* also gives instance numbers back */
-void ars__trace_send(struct ars__trace *t);                               /* writes the record into the worker's ring */
+struct ars__position ars__trace_position(const struct ars__trace *t);
+void ars__trace_rewind(struct ars__trace *t, const struct ars__position *to); /* also gives instance numbers back */
+void ars__trace_send(struct ars__trace *t); /* writes the record into the worker's ring */
 void ars__trace_send_failure(const struct ars_wire_failure *failure);
 
 static inline size_t ars__n_samples(const struct ars__trace *t) {

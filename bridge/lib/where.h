@@ -7,11 +7,11 @@
 
 #include "process.h"
 
-static inline void ars__at_loop(uint32_t loop) {
-    atomic_store_explicit(&ars__me.where->loop, loop, memory_order_relaxed);
+static inline void ars__at_loop(uint32_t loop_id) {
+    atomic_store_explicit(&ars__me.where->loop_id, loop_id, memory_order_relaxed);
 }
-static inline void ars__at_site(uint32_t site) {
-    atomic_store_explicit(&ars__me.where->site, site, memory_order_relaxed);
+static inline void ars__at_site(uint32_t site_id) {
+    atomic_store_explicit(&ars__me.where->site_id, site_id, memory_order_relaxed);
 }
 /* The trace goes on in this process now: in the child that this one waits for, or in this one again. */
 static inline void ars__at_work(pid_t pid) {
