@@ -13,36 +13,36 @@ struct buffer {
     size_t size, capacity;
 };
 
-static inline void *ars__grow(void *data, size_t size) {
+static inline void *host_grow(void *data, size_t size) {
     void *grown = realloc(data, size);
     if (grown) return grown;
     fprintf(stderr, "ars-host: out of memory (%zu bytes)\n", size);
     _Exit(1);
 }
 
-static inline void ars__buffer_reserve(struct buffer *b, size_t more) {
+static inline void host_buffer_reserve(struct buffer *b, size_t more) {
     if (b->capacity - b->size >= more) return;
     size_t capacity = b->capacity ? b->capacity : 4096;
     while (capacity - b->size < more) capacity *= 2;
-    b->data = ars__grow(b->data, capacity);
+    b->data = host_grow(b->data, capacity);
     b->capacity = capacity;
 }
 
-static inline void ars__buffer_add(struct buffer *b, const void *data, size_t size) {
+static inline void host_buffer_add(struct buffer *b, const void *data, size_t size) {
     if (!size) return;
-    ars__buffer_reserve(b, size);
+    host_buffer_reserve(b, size);
     memcpy(b->data + b->size, data, size);
     b->size += size;
 }
 
-static inline void ars__buffer_zeros(struct buffer *b, size_t size) {
+static inline void host_buffer_zeros(struct buffer *b, size_t size) {
     if (!size) return;
-    ars__buffer_reserve(b, size);
+    host_buffer_reserve(b, size);
     memset(b->data + b->size, 0, size);
     b->size += size;
 }
 
-static inline void ars__buffer_free(struct buffer *b) {
+static inline void host_buffer_free(struct buffer *b) {
     free(b->data);
     *b = (struct buffer){0};
 }

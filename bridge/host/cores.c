@@ -2,13 +2,14 @@
  * cores are busy, its clock stands still. The kernel counts that wait in /proc/PID/schedstat, and adds it when it is over.
  *
  * Which process to look at is the word of the family itself. A lie costs nobody but its own trace, and
- * wins no more than ARS__MOST_WAITING says. */
+ * wins no more than HOST_MOST_WAITING says. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cores.h"
 #include "host.h"
 
 /* The start of a small file of /proc, with a zero behind it. False: there is none. */
@@ -32,7 +33,7 @@ static bool is_runnable(pid_t pid) {
     return end && end[1] == ' ' && end[2] == 'R';
 }
 
-bool ars__cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now) {
+bool host_cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now) {
     char text[100], *end;
     if (pid <= 0 || !read_proc(pid, "schedstat", text, sizeof text)) return false;
     now->pid = pid;
@@ -43,9 +44,9 @@ bool ars__cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading
     return true;
 }
 
-bool ars__cores_counted(void) {
+bool host_cores_counted(void) {
     struct cpu_reading now;
-    return ars__cpu_read(getpid(), &(struct cpu_clock){.share = 1}, &now) && now.ran > 0;
+    return host_cpu_read(getpid(), &(struct cpu_clock){.share = 1}, &now) && now.ran > 0;
 }
 
 /* The share of a process that is new since the last reading, as far as is known of it. */
@@ -55,7 +56,7 @@ static double share_of_new(const struct cpu_reading *now, double last) {
     return now->runnable ? 0 : last;
 }
 
-uint64_t ars__own_time(struct cpu_clock *clock, const struct cpu_reading *now, uint64_t elapsed) {
+uint64_t host_own_time(struct cpu_clock *clock, const struct cpu_reading *now, uint64_t elapsed) {
     bool goes_on =
         now && clock->last.pid == now->pid && now->ran >= clock->last.ran && now->waited >= clock->last.waited;
     if (!goes_on) {

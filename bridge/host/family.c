@@ -11,20 +11,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "columns.h"
 #include "crash_says.h"
+#include "family.h"
 #include "host.h"
-#include "threads.h"
+#include "records.h"
+#include "relay.h"
+#include "replay.h"
+#include "schedule.h"
+#include "sites.h"
+#include "start.h"
+#include "stray.h"
 
 enum { SPAWN_LIMIT_S = 60, KILL_LIMIT_S = 10, STOP_LIMIT_MS = 2000, FORK_TRIES = 5, FIRST_BACKOFF_MS = 100 };
 enum { MESSAGES_PER_TURN = 4 * ARS__MAX_WORKERS }; /* more than the zygote ever has to say at once */
 
-uint64_t ars__current_trace(const struct worker *worker) {
+uint64_t host_current_trace(const struct worker *worker) {
     return worker->first + worker->finished;
 }
 
 /* ---- words to the zygote ----------------------------------------------------------------------------------------- */
 
-static bool tell(struct host *host, enum ars__zygote_op op, uint32_t worker) {
+static bool tell_zygote(struct host *host, enum ars__zygote_op op, uint32_t worker) {
     struct ars__zygote_message m = {.op = op, .worker = worker};
     for (int i = 0; i < 10; i++) {
         if (send(host->zygote_fd, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof m) return true;
@@ -35,46 +43,46 @@ static bool tell(struct host *host, enum ars__zygote_op op, uint32_t worker) {
     return false;
 }
 
-void ars__family_spawn(struct host *host, uint32_t w) {
+void host_family_spawn(struct host *host, uint32_t w) {
     struct worker *worker = &host->workers[w];
     worker->state = WORKER_SPAWNING;
-    worker->answer_by = host->now + SPAWN_LIMIT_S * ARS__S;
-    if (!tell(host, ARS__SPAWN, w)) ars__family_lost(host);
+    worker->answer_by = host->now + SPAWN_LIMIT_S * HOST_S;
+    if (!tell_zygote(host, ARS__SPAWN, w)) host_family_lost(host);
 }
 
-void ars__family_kill(struct host *host, uint32_t w) {
+void host_family_kill(struct host *host, uint32_t w) {
     struct worker *worker = &host->workers[w];
     if (worker->state != WORKER_ALIVE) return;
     worker->state = WORKER_DYING;
-    worker->answer_by = host->now + KILL_LIMIT_S * ARS__S;
-    if (!tell(host, ARS__KILL, w)) ars__family_lost(host);
+    worker->answer_by = host->now + KILL_LIMIT_S * HOST_S;
+    if (!tell_zygote(host, ARS__KILL, w)) host_family_lost(host);
 }
 
-void ars__family_condemn(struct host *host, uint32_t w, enum ars_failure_kind kind, const char *format, ...) {
+void host_family_condemn(struct host *host, uint32_t w, enum ars_failure_kind kind, const char *format, ...) {
     struct worker *worker = &host->workers[w];
     if (worker->state != WORKER_ALIVE) return;
     va_list args;
     va_start(args, format);
-    worker->doom = (struct ars_wire_failure){.trace = ars__current_trace(worker), .kind = kind};
-    ars__family_where(host, &ars__worker_at(host->shm, host->per_worker, w)->where, &worker->doom);
+    worker->doom = (struct ars_wire_failure){.trace = host_current_trace(worker), .kind = kind};
+    host_family_where(host, &ars__worker_at(host->shm, host->per_worker, w)->where, &worker->doom);
     vsnprintf(worker->doom.text, sizeof worker->doom.text, format, args);
     va_end(args);
-    ars__family_kill(host, w);
+    host_family_kill(host, w);
 }
 
 /* ---- a death ----------------------------------------------------------------------------------------------------- */
 
-void ars__family_where(const struct host *host, const struct ars__where *where, struct ars_wire_failure *failure) {
-    failure->loop = ars__site_or_none(host, atomic_load(&where->loop), 1u << ARS_SITE_LOOP);
-    failure->site = ars__site_or_none(host, atomic_load(&where->site),
+void host_family_where(const struct host *host, const struct ars__where *where, struct ars_wire_failure *failure) {
+    failure->loop = host_site_or_none(host, atomic_load(&where->loop_id), 1u << ARS_SITE_LOOP);
+    failure->site = host_site_or_none(host, atomic_load(&where->site_id),
                                       1u << ARS_SITE_SAMPLE | 1u << ARS_SITE_OBSERVE | 1u << ARS_SITE_RESULT);
 }
 
 static struct ars_wire_failure failure_of(const struct host *host, const struct worker *worker, int status) {
-    struct ars_wire_failure f = {.trace = ars__current_trace(worker)};
+    struct ars_wire_failure f = {.trace = host_current_trace(worker)};
     const struct ars__where *where =
         &ars__worker_at(host->shm, host->per_worker, (uint32_t)(worker - host->workers))->where;
-    ars__family_where(host, where, &f);
+    host_family_where(host, where, &f);
     if (ars__stray_describe(where, &f)) return f;
     if (WIFSIGNALED(status)) {
         f.kind = ARS_FAIL_CRASH;
@@ -96,18 +104,18 @@ static struct ars_wire_failure failure_of(const struct host *host, const struct 
 static void account(struct host *host, struct worker *worker, int status) {
     if (worker->finished == worker->count) return;
     bool killed = worker->doom.kind != 0;
-    bool innocent = worker->last_failed || (killed && worker->doom.trace != ars__current_trace(worker));
+    bool innocent = worker->last_failed || (killed && worker->doom.trace != host_current_trace(worker));
     if (!innocent) {
         struct ars_wire_failure failure = killed ? worker->doom : failure_of(host, worker, status);
-        if (killed || !ars__replay(host, &failure)) {
-            ars__columns_fail(host, &failure, 0);
+        if (killed || !host_replay(host, &failure)) {
+            host_columns_fail(host, &failure, 0);
             worker->finished++;
         }
     }
-    ars__requeue(host, ars__current_trace(worker), worker->count - worker->finished);
+    host_requeue(host, host_current_trace(worker), worker->count - worker->finished);
 }
 
-void ars__family_count(struct host *host, uint32_t w) {
+void host_family_count(struct host *host, uint32_t w) {
     uint32_t alive =
         atomic_load_explicit(&ars__worker_at(host->shm, host->per_worker, w)->snapshots_alive, memory_order_relaxed);
     if (alive > host->per_worker) alive = host->per_worker;
@@ -118,7 +126,7 @@ void ars__family_count(struct host *host, uint32_t w) {
 static void reset(struct host *host, uint32_t w) {
     struct ars__worker *shared = ars__worker_at(host->shm, host->per_worker, w);
     struct worker *worker = &host->workers[w];
-    ars__relay_reset(host, w);
+    host_relay_reset(host, w);
     for (uint32_t i = 0; i < host->per_worker; i++) {
         struct ars__snapshot *s = ars__snapshot_at(host->shm, host->per_worker, w, i);
         if (atomic_load(&s->status) != ARS__SLOT_FREE) atomic_store(&s->status, ARS__SLOT_FREE);
@@ -134,7 +142,7 @@ static void reset(struct host *host, uint32_t w) {
     atomic_store(&shared->ring_read, 0);
     atomic_store(&shared->ring_full, 0);
     atomic_store(&shared->snapshots_alive, 0);
-    ars__family_count(host, w);
+    host_family_count(host, w);
     atomic_store(&shared->where.stray, 0);
     atomic_store(&shared->where.pid, 0);
     atomic_store(&shared->where.beat, (atomic_load(&shared->where.beat) | 1) + 1); /* not in a try */
@@ -148,7 +156,7 @@ static void died(struct host *host, uint32_t w, int status) {
     if (worker->state != WORKER_ALIVE && worker->state != WORKER_DYING) return;
     worker->state = WORKER_DYING; /* nobody is left to kill, whatever its last records say */
     if (worker->has_order && host->run.active && !host->run.cancelled) {
-        ars__records_read(host, w, true); /* what it had written counts */
+        host_records_read(host, w, true); /* what it had written counts */
         account(host, worker, status);
     }
     reset(host, w);
@@ -181,24 +189,24 @@ static void fork_failed(struct host *host, uint32_t w, int status, bool area) {
     worker->fork_tries++;
     if (threads || worker->fork_tries >= FORK_TRIES) {
         worker->state = WORKER_GAVE_UP;
-        if (!threads) ars__fork_refused(host, f->text, false);
+        if (!threads) host_fork_refused(host, f->text, false);
         return;
     }
     host->run.counters.forks_refused++;
     worker->state = WORKER_BACKOFF;
-    worker->retry_at = host->now + (FIRST_BACKOFF_MS * ARS__MS << (worker->fork_tries - 1));
+    worker->retry_at = host->now + (FIRST_BACKOFF_MS * HOST_MS << (worker->fork_tries - 1));
 }
 
 /* ---- words from the zygote --------------------------------------------------------------------------------------- */
 
-void ars__family_receive(struct host *host) {
+void host_family_receive(struct host *host) {
     for (int i = 0; i < MESSAGES_PER_TURN && !host->zygote_lost; i++) {
         struct ars__zygote_message m;
         ssize_t n = recv(host->zygote_fd, &m, sizeof m, MSG_DONTWAIT | MSG_TRUNC);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) return;
         if (n != (ssize_t)sizeof m || m.worker >= host->n_workers) { /* the end, an error, or nonsense */
-            ars__family_lost(host);
+            host_family_lost(host);
             return;
         }
         struct worker *worker = &host->workers[m.worker];
@@ -219,11 +227,11 @@ void ars__family_receive(struct host *host) {
 
 static void end_everybody(struct host *host);
 
-void ars__family_lost(struct host *host) {
+void host_family_lost(struct host *host) {
     if (host->zygote_lost) return;
     host->zygote_lost = true;
     /* Its socket closes a moment before it can be waited for. */
-    for (int i = 0; i < 50 && (ars__family_reap(host), !host->zygote_reaped); i++) usleep(2000);
+    for (int i = 0; i < 50 && (host_family_reap(host), !host->zygote_reaped); i++) usleep(2000);
     char text[256] = "the simulator's zygote process stopped answering";
     if (host->zygote_reaped && WIFSIGNALED(host->zygote_status))
         snprintf(text, sizeof text, "the simulator's zygote process was ended by signal %d (%s)",
@@ -236,10 +244,10 @@ void ars__family_lost(struct host *host) {
         struct worker *worker = &host->workers[w];
         worker->state = WORKER_GAVE_UP;
         /* What had finished is sent; the controller starts the simulator again and has the rest done there. */
-        if (worker->has_order && host->run.active && !host->run.cancelled) ars__records_read(host, w, true);
+        if (worker->has_order && host->run.active && !host->run.cancelled) host_records_read(host, w, true);
         worker->has_order = false;
     }
-    ars__give_up(host, "%s", text);
+    host_give_up(host, "%s", text);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
@@ -263,7 +271,7 @@ static void for_children(struct host *host, void (*each)(struct host *, pid_t)) 
 
 static void remember_stranger(struct host *host, pid_t pid) {
     if (pid == host->zygote_pid) return;
-    host->strangers = ars__grow(host->strangers, (host->n_strangers + 1) * sizeof *host->strangers);
+    host->strangers = host_grow(host->strangers, (host->n_strangers + 1) * sizeof *host->strangers);
     host->strangers[host->n_strangers++] = pid;
 }
 
@@ -273,7 +281,7 @@ static void kill_relative(struct host *host, pid_t pid) {
     kill(pid, SIGKILL);
 }
 
-void ars__family_open(struct host *host) {
+void host_family_open(struct host *host) {
     for_children(host, remember_stranger);
     /* From now on the orphans of the family come to us, so that nothing outlives us. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -285,12 +293,12 @@ static void note_zygote(struct host *host, pid_t pid, int status) {
     host->zygote_status = status;
 }
 
-void ars__family_reap(struct host *host) {
+void host_family_reap(struct host *host) {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) note_zygote(host, pid, status);
     if (host->zygote_reaped && !host->zygote_lost && !host->quit) {
-        ars__family_receive(host); /* its last words first */
-        ars__family_lost(host);
+        host_family_receive(host); /* its last words first */
+        host_family_lost(host);
     }
 }
 
@@ -314,12 +322,12 @@ static bool zygote_is_ours(struct host *host) {
            !waitid(P_PID, (id_t)host->zygote_pid, &info, WEXITED | WNOHANG | WNOWAIT);
 }
 
-void ars__family_end(struct host *host) {
+void host_family_end(struct host *host) {
     host->quit = true;
     if (zygote_is_ours(host)) {
-        if (!host->zygote_lost) tell(host, ARS__STOP, 0);
-        uint64_t end = ars__now() + (host->zygote_lost ? 0 : STOP_LIMIT_MS * ARS__MS);
-        while (ars__family_reap(host), !host->zygote_reaped && ars__now() < end) usleep(2000);
+        if (!host->zygote_lost) tell_zygote(host, ARS__STOP, 0);
+        uint64_t end = host_now() + (host->zygote_lost ? 0 : STOP_LIMIT_MS * HOST_MS);
+        while (host_family_reap(host), !host->zygote_reaped && host_now() < end) usleep(2000);
         if (!host->zygote_reaped) kill(host->zygote_pid, SIGKILL);
     }
     end_everybody(host);

@@ -1,6 +1,6 @@
-/* host.h: what the parts of ars-host share.
+/* host.h: the state that the parts of ars-host share; each has a header of its own for its functions.
  *
- * One thread does all the work (loop.c); a second one only turns the segment's doorbell into a descriptor that can be
+ * One thread does all the work (event_loop.c); a second one only turns the segment's doorbell into a descriptor that can be
  * polled (wake.c). The parts: link.c speaks ZeroMQ, session.c obeys the controller, relay.c and sites.c answer questions,
  * records.c and columns.c carry traces, schedule.c hands out work, timing.c and cores.c keep the time, family.c talks to the
  * zygote. */
@@ -14,8 +14,8 @@
 #include "shm.h"
 #include "wire_check.h"
 
-#define ARS__MS 1000000ull /* times are nanoseconds of CLOCK_MONOTONIC */
-#define ARS__S 1000000000ull
+#define HOST_MS 1000000ull /* times are nanoseconds of CLOCK_MONOTONIC */
+#define HOST_S 1000000000ull
 
 /* ---- one member of the family ---------------------------------------------------------------------------------- */
 
@@ -53,7 +53,7 @@ struct channel {
     uint64_t came[(ARS__MOST_STEPS + 63) / 64]; /* of several, a bit for each that was answered */
     uint32_t filled;                            /* bytes of the mailbox, by answers to several */
     bool full;                                  /* one did not fit: those after it are not handed over either */
-    uint32_t site;                              /* that it asks about */
+    uint32_t site_id;                           /* that it asks about */
     uint32_t beat;                              /* of the process's tries, when last looked at */
     uint64_t tried, tried_wall;                 /* time since it changed: the process's own, and all */
     struct cpu_clock cpu;
@@ -177,135 +177,5 @@ struct host {
     size_t n_strangers;
     char error[ARS_WIRE_TEXT]; /* not empty: end with this reason */
 };
-
-/* ---- keys.c ------------------------------------------------------------------------------------------------------ */
-struct keys {
-    unsigned char secret[32], public[32], peer[32];
-    char token[32];
-};
-bool ars__keys_read(const char *path, struct keys *keys, ars__why *why);
-
-/* ---- start.c ----------------------------------------------------------------------------------------------------- */
-uint64_t ars__now(void);
-/* Remembers the reason that ends the host; the first one counts. */
-void ars__give_up(struct host *host, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Geometry and descriptors are in *host; makes the rest, and greets the controller. */
-bool ars__start(struct host *host, int segment_fd);
-void ars__release(struct host *host);
-
-/* ---- wake.c ------------------------------------------------------------------------------------------------------ */
-bool ars__wake_start(struct host *host);
-bool ars__attention_waiting(struct host *host);
-
-/* ---- loop.c ------------------------------------------------------------------------------------------------------ */
-void ars__loop(struct host *host);
-void ars__signals(struct host *host); /* reads them; all but SIGINT mean quit */
-
-/* ---- link.c ------------------------------------------------------------------------------------------------------ */
-/* ipc, tcp with keys, or tcp on loopback if the user says so. */
-bool ars__endpoint_allowed(const char *endpoint, bool has_keys, bool insecure_loopback, ars__why *why);
-bool ars__link_open(struct host *host, const char *endpoint, const struct keys *keys); /* keys: NULL for none */
-bool ars__link_greet(struct host *host, const char *token);
-void ars__link_close(struct host *host);
-void ars__link_watch(struct host *host); /* reads the monitor */
-/* A header for this run. */
-struct ars_wire_header ars__header(const struct host *host, enum ars_message type, size_t size, uint32_t count);
-/* Sends one frame, or returns false: the socket is full (host->blocked) or the link is gone (host->disconnected). */
-bool ars__link_send(struct host *host, const void *frame, size_t size, bool more);
-/* Sends what has gathered, in the order that PROTOCOL.md asks for: sites, steps, and traces if they are due. */
-void ars__link_flush(struct host *host, bool all_traces);
-/* When the requests that have gathered go out, if nothing happens before: UINT64_MAX while the controller is busy. */
-uint64_t ars__steps_due_at(const struct host *host);
-bool ars__steps_crowded(const struct host *host);
-void ars__link_error(struct host *host, const char *text);
-
-/* ---- session.c --------------------------------------------------------------------------------------------------- */
-void ars__session_receive(struct host *host); /* all that is there */
-
-/* ---- sites.c ----------------------------------------------------------------------------------------------------- */
-bool ars__sites_open(struct host *host);
-ars__known_sites ars__sites_known(const struct host *host);
-/* Fills in the id (ARS_NO_SITE if there is no room), and what the site was first met with: its kind of distribution, and in
- * `reserved` how many bytes of its address are the loops around it. */
-void ars__site_identify(struct host *host, struct ars_wire_site *site, const void *name);
-/* Sites that the controller knows from an earlier family, with their ids; before the family has any of its own. */
-void ars__sites_adopt(struct host *host, const unsigned char *frame, const struct ars_wire_header *header);
-/* The site if it is one of these kinds (a mask of 1 << kind), else ARS_NO_SITE: what a process says of itself may be wrong. */
-uint32_t ars__site_or_none(const struct host *host, uint32_t site, unsigned kinds);
-const char *ars__site_address(const struct host *host, uint32_t site, int *size);
-
-/* ---- relay.c ----------------------------------------------------------------------------------------------------- */
-void ars__relay_question(struct host *host, uint32_t channel);
-void ars__relay_clean(struct host *host); /* takes requests that nobody waits for any more out of steps_out */
-/* A reply item that ars__check_reply has accepted. False: the controller broke the protocol (host->error). */
-bool ars__relay_reply(struct host *host, const unsigned char *item);
-void ars__relay_reset(struct host *host, uint32_t worker); /* forgets the questions of a dead family */
-/* Looks at the mailboxes that the worker's family may have a question in, for one that the doorbell has not told of. */
-void ars__relay_missed(struct host *host, uint32_t worker);
-/* The trace is over. Whoever still waits in its name is dead or never waited: its answer must not stop the clock of the
- * next trace, nor be taken for the answer to a question of whoever has the mailbox then. */
-void ars__relay_drop(struct host *host, uint32_t worker);
-void ars__relay_forget(struct host *host, uint32_t worker, uint32_t slot); /* the question of a snapshot that failed */
-
-/* ---- records.c --------------------------------------------------------------------------------------------------- */
-/* Reads the worker's ring and its snapshots' results. `last`: the family is dead, nobody will write any more. False: there
- * is more to read, but the link is full or it is another worker's turn (host->look_at_all). */
-bool ars__records_read(struct host *host, uint32_t worker, bool last);
-/* The slots of the snapshots that the worker's trace waits for; returns how many (slots has room for all). */
-uint32_t ars__records_at_work(struct host *host, uint32_t worker, uint32_t *slots);
-
-/* ---- columns.c --------------------------------------------------------------------------------------------------- */
-void ars__columns_add(struct host *host, const ars__trace_view *view);
-void ars__columns_fail(struct host *host, const struct ars_wire_failure *failure, uint32_t snapshots);
-bool ars__columns_due(const struct host *host); /* enough have gathered, or the first has waited long enough */
-uint64_t ars__columns_due_at(const struct host *host);
-void ars__columns_send(struct host *host);
-void ars__columns_clear(struct host *host);
-
-/* ---- schedule.c -------------------------------------------------------------------------------------------------- */
-void ars__run_start(struct host *host, const unsigned char *frame);
-void ars__run_cancel(struct host *host);
-void ars__requeue(struct host *host, uint64_t first, uint64_t count);
-void ars__worker_look(struct host *host, uint32_t worker); /* its records and its order; gives the next one */
-void ars__schedule(struct host *host);                     /* spawns, hands out, fails what is hopeless */
-void ars__run_finish(struct host *host);                   /* DONE, if it is */
-
-/* ---- timing.c ---------------------------------------------------------------------------------------------------- */
-/* The clock of a trace: call before `waiting` changes, and on every tick. */
-void ars__clock(struct host *host, struct worker *worker);
-void ars__clock_reset(struct host *host, struct worker *worker);
-void ars__tick(struct host *host);
-
-/* ---- cores.c ----------------------------------------------------------------------------------------------------- */
-/* A trace, or a try, that takes so many times its limit ends, whatever it was waiting for. */
-enum { ARS__MOST_WAITING = 100 };
-bool ars__cores_counted(void); /* by this kernel */
-bool ars__cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now);
-/* The nanoseconds of `elapsed`, the time since the last reading, that the process had for itself. `now` is NULL if it could
- * not be read: then its share of the last time counts. */
-uint64_t ars__own_time(struct cpu_clock *clock, const struct cpu_reading *now, uint64_t elapsed);
-
-/* ---- replay.c ---------------------------------------------------------------------------------------------------- */
-/* Whether the trace that ended like this is to be run again. */
-bool ars__replay(struct host *host, const struct ars_wire_failure *failure);
-void ars__replay_forget(struct host *host, uint64_t trace); /* it is accounted for */
-bool ars__replay_wants_fresh(struct host *host, uint64_t trace);
-void ars__fork_refused(struct host *host, const char *text, bool halve);
-void ars__raise_concurrency(struct host *host);
-
-/* ---- family.c ---------------------------------------------------------------------------------------------------- */
-void ars__family_open(struct host *host);
-void ars__family_receive(struct host *host);
-void ars__family_spawn(struct host *host, uint32_t worker);
-void ars__family_kill(struct host *host, uint32_t worker);
-/* Kills the family, and its current trace fails with this. */
-void ars__family_condemn(struct host *host, uint32_t worker, enum ars_failure_kind kind, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-void ars__family_lost(struct host *host); /* the zygote is gone: nothing can be forked any more */
-void ars__family_where(const struct host *host, const struct ars__where *where, struct ars_wire_failure *failure);
-void ars__family_reap(struct host *host); /* orphans that have come to us, and the zygote */
-void ars__family_end(struct host *host);
-void ars__family_count(struct host *host, uint32_t worker); /* tells all workers how many snapshots this one has */
-uint64_t ars__current_trace(const struct worker *worker);
 
 #endif /* ARS_HOST_H */

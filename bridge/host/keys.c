@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "host.h"
+#include "keys.h"
 
 enum { LARGEST = 4096 };
 
@@ -64,7 +64,7 @@ static bool parse(char *text, struct keys *keys) {
     return found == 31;
 }
 
-bool ars__keys_read(const char *path, struct keys *keys, ars__why *why) {
+bool host_keys_read(const char *path, struct keys *keys, ars__why *why) {
     char text[LARGEST];
     if (!read_private(path, text, why)) return false;
     bool good = parse(text, keys);

@@ -4,7 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "event_loop.h"
+#include "family.h"
 #include "host.h"
+#include "keys.h"
+#include "link.h"
+#include "start.h"
 
 static const char help[] =
     "usage: ars-host --shm FD --zygote FD --zygote-pid PID --workers W --snapshots S\n"
@@ -88,13 +93,13 @@ int main(int argc, char **argv) {
     host.zygote_fd = (int)a.zygote;
     host.zygote_pid = (pid_t)a.zygote_pid;
     host.prefork = getenv("ARS_PREFORK") != NULL;
-    if (ars__start(&host, (int)a.shm)) ars__loop(&host);
+    if (host_start(&host, (int)a.shm)) host_event_loop(&host);
     if (host.error[0]) {
         fprintf(stderr, "ars-host: %s\n", host.error);
-        if (host.socket) ars__link_error(&host, host.error);
+        if (host.socket) host_link_error(&host, host.error);
     }
-    ars__family_end(&host);
-    ars__link_close(&host);
-    ars__release(&host);
+    host_family_end(&host);
+    host_link_close(&host);
+    host_release(&host);
     return host.error[0] ? 1 : 0;
 }

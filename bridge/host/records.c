@@ -3,8 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "columns.h"
+#include "family.h"
 #include "futex.h"
 #include "host.h"
+#include "link.h"
+#include "records.h"
+#include "relay.h"
+#include "replay.h"
+#include "schedule.h"
+#include "sites.h"
+#include "timing.h"
 
 enum { FILLS_PER_TURN = 4 };
 
@@ -26,7 +35,7 @@ static bool wrong(ars__why *why, const char *text) {
 
 static bool condemn_ring(struct host *host, struct worker *worker, const char *text) {
     worker->broken = true;
-    ars__family_condemn(host, (uint32_t)(worker - host->workers), ARS_FAIL_PROTOCOL,
+    host_family_condemn(host, (uint32_t)(worker - host->workers), ARS_FAIL_PROTOCOL,
                         "the simulator's process sent a record that makes no sense: %s", text);
     return false;
 }
@@ -39,8 +48,8 @@ static bool fill(struct host *host, struct worker *worker) {
     if (n > ARS__RING_BYTES) return condemn_ring(host, worker, "more bytes in the ring than it holds");
     size_t at = worker->ring_read % ARS__RING_BYTES, first = ARS__RING_BYTES - at;
     if (first > n) first = n;
-    ars__buffer_add(&worker->bytes, shared->ring + at, first);
-    ars__buffer_add(&worker->bytes, shared->ring, n - first);
+    host_buffer_add(&worker->bytes, shared->ring + at, first);
+    host_buffer_add(&worker->bytes, shared->ring, n - first);
     worker->ring_read += n;
     /* First the position, then the flag: a worker sets the flag and then looks at the position again. */
     atomic_store(&shared->ring_read, worker->ring_read);
@@ -56,33 +65,24 @@ static bool fill(struct host *host, struct worker *worker) {
 /* The arrays of a record of `size` bytes, which must be exactly what its counts need. */
 static bool open_record(unsigned char *bytes, uint64_t size, struct record *r, ars__why *why) {
     struct ars_wire_trace *t = &r->view.trace;
-    unsigned char *at = bytes + sizeof(struct ars__record);
-    memcpy(t, at, sizeof *t);
-    uint64_t samples = t->n_samples * (uint64_t)sizeof(struct ars_wire_sample),
-             observes = t->n_observes * (uint64_t)sizeof(struct ars_wire_values),
-             results = t->n_results * (uint64_t)sizeof(struct ars_wire_values),
-             loops = t->n_loops * (uint64_t)sizeof(struct ars_wire_loop), slots = (t->n_loops * 4ull + 7) / 8 * 8,
-             values = t->n_values * (uint64_t)sizeof(double),
-             tries = t->n_tries * (uint64_t)sizeof(struct ars_wire_try),
-             failure = t->failure ? sizeof(struct ars_wire_failure) : 0;
-    uint64_t known = sizeof(struct ars__record) + sizeof *t + samples + observes + results + loops + slots + values +
-                     tries + failure;
-    if (known > size) return wrong(why, "its size is not that of its parts");
-    r->view.samples = at += sizeof *t;
-    r->view.observes = at += samples;
-    r->view.results = at += observes;
-    r->view.loops = r->loops = at += results;
-    r->slots = at += loops;
-    r->view.values = at += slots;
-    r->view.tries = at += values;
-    r->view.rejected = at += tries;
-    uint64_t room = size - known;
+    memcpy(t, bytes + sizeof(struct ars__record), sizeof *t);
+    struct ars__layout layout = ars__record_layout(t, 0);
+    if (layout.at[ARS__PARTS] > size) return wrong(why, "its size is not that of its parts");
+    const uint64_t room = size - layout.at[ARS__PARTS];
+    r->view.tries = bytes + layout.at[ARS__PART_TRIES];
     if (!ars__count_rejected(r->view.tries, t->n_tries, room / sizeof(struct ars_wire_sample), &r->view.n_rejected,
                              why))
         return false;
-    uint64_t rejected = r->view.n_rejected * (uint64_t)sizeof(struct ars_wire_sample);
-    if (rejected != room) return wrong(why, "its size is not that of its parts");
-    r->failure = at + rejected;
+    layout = ars__record_layout(t, r->view.n_rejected);
+    if (layout.at[ARS__PARTS] != size) return wrong(why, "its size is not that of its parts");
+    r->view.samples = bytes + layout.at[ARS__PART_SAMPLES];
+    r->view.observes = bytes + layout.at[ARS__PART_OBSERVES];
+    r->view.results = bytes + layout.at[ARS__PART_RESULTS];
+    r->view.loops = r->loops = bytes + layout.at[ARS__PART_LOOPS];
+    r->slots = bytes + layout.at[ARS__PART_SLOTS];
+    r->view.values = bytes + layout.at[ARS__PART_VALUES];
+    r->view.rejected = bytes + layout.at[ARS__PART_REJECTED];
+    r->failure = bytes + layout.at[ARS__PART_FAILURE];
     return true;
 }
 
@@ -125,20 +125,20 @@ static void account(struct host *host, struct worker *worker, const struct recor
         struct ars_wire_failure f = *failure;
         f.trace = r->view.trace.trace;
         f.text[sizeof f.text - 1] = 0;
-        if (ars__replay(host, &f))
-            ars__requeue(host, f.trace, 1);
+        if (host_replay(host, &f))
+            host_requeue(host, f.trace, 1);
         else
-            ars__columns_fail(host, &f, r->view.trace.snapshots);
+            host_columns_fail(host, &f, r->view.trace.snapshots);
     } else {
         count_continuations(host, r);
-        ars__columns_add(host, &r->view);
+        host_columns_add(host, &r->view);
     }
     memcpy(&header, worker->bytes.data + worker->parsed, sizeof header);
     worker->parsed += header.size;
     worker->finished++;
     worker->last_failed = r->view.trace.failure != 0;
-    ars__relay_drop(host, (uint32_t)(worker - host->workers));
-    ars__clock_reset(host, worker);
+    host_relay_drop(host, (uint32_t)(worker - host->workers));
+    host_clock_reset(host, worker);
 }
 
 static void send_snapshots(struct host *host, struct worker *worker, const struct record *r) {
@@ -164,18 +164,14 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
     struct ars_wire_loop l;
     ars__why why;
     memcpy(&l, r->loops + loop * sizeof l, sizeof l);
-    l.tries_q = s->tries_q;
-    l.accepted_q = s->accepted_q;
-    l.runs_p = s->runs_p;
-    l.tries_p = s->tries_p;
-    l.s_pq_sum = s->s_pq_sum;
+    ars__estimate_put(&s->estimate, &l);
     l.forks = s->forks;
     memcpy(r->loops + loop * sizeof l, &l, sizeof l);
     /* Its continuation may have died with a question in the mailbox, which must not pass for one of the next trace. */
-    if (status == ARS__SLOT_FAILED) ars__relay_forget(host, (uint32_t)(worker - host->workers), slot);
+    if (status == ARS__SLOT_FAILED) host_relay_forget(host, (uint32_t)(worker - host->workers), slot);
     if (status == ARS__SLOT_FAILED && !failure->kind) {
         *failure = s->failure;
-        if (!ars__check_failure(failure, ars__sites_known(host), &why)) {
+        if (!ars__check_failure(failure, host_sites_known(host), &why)) {
             failure->kind = ARS_FAIL_PROTOCOL;
             failure->detail = 0;
             failure->loop = failure->site = ARS_NO_SITE;
@@ -210,7 +206,7 @@ static bool collect(struct host *host, struct worker *worker) {
         if (status == ARS__SLOT_DONE || status == ARS__SLOT_FAILED) collect_slot(host, worker, &r, i, slot, status);
     }
     if (worker->at_work) return false;
-    if (!worker->snapshot_failure.kind && !ars__check_trace(&r.view, ars__sites_known(host), &why)) {
+    if (!worker->snapshot_failure.kind && !ars__check_trace(&r.view, host_sites_known(host), &why)) {
         worker->snapshot_failure =
             (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop = ARS_NO_SITE, .site = ARS_NO_SITE};
         snprintf(worker->snapshot_failure.text, sizeof worker->snapshot_failure.text,
@@ -227,13 +223,13 @@ static bool begin(struct host *host, struct worker *worker, uint32_t size, bool 
     struct ars_wire_failure failure;
     ars__why why;
     if (!open_record(worker->bytes.data + worker->parsed, size, &r, &why)) return condemn_ring(host, worker, why.text);
-    if (!worker->has_order || worker->finished == worker->count || r.view.trace.trace != ars__current_trace(worker))
+    if (!worker->has_order || worker->finished == worker->count || r.view.trace.trace != host_current_trace(worker))
         return condemn_ring(host, worker, "it is not of the trace in progress");
-    if (!ars__check_trace(&r.view, ars__sites_known(host), &why)) return condemn_ring(host, worker, why.text);
+    if (!ars__check_trace(&r.view, host_sites_known(host), &why)) return condemn_ring(host, worker, why.text);
     if (r.view.trace.failure) {
         memcpy(&failure, r.failure, sizeof failure);
         failure.kind = r.view.trace.failure;
-        if (!ars__check_failure(&failure, ars__sites_known(host), &why)) return condemn_ring(host, worker, why.text);
+        if (!ars__check_failure(&failure, host_sites_known(host), &why)) return condemn_ring(host, worker, why.text);
         account(host, worker, &r, &failure);
         return true;
     }
@@ -268,7 +264,7 @@ static void forget_parsed(struct worker *worker) {
     worker->parsed = 0;
 }
 
-bool ars__records_read(struct host *host, uint32_t w, bool last) {
+bool host_records_read(struct host *host, uint32_t w, bool last) {
     struct worker *worker = &host->workers[w];
     int fills = 0;
     uint32_t size;
@@ -290,7 +286,7 @@ bool ars__records_read(struct host *host, uint32_t w, bool last) {
             if (!fill(host, worker)) break;
             fills++;
         }
-        if (ars__columns_due(host) && host->n_traces_out) ars__link_flush(host, false);
+        if (host_columns_due(host) && host->n_traces_out) host_link_flush(host, false);
         if (host->blocked && !last) {
             host->look_at_all = true;
             complete = false;
@@ -300,7 +296,7 @@ bool ars__records_read(struct host *host, uint32_t w, bool last) {
     return complete;
 }
 
-uint32_t ars__records_at_work(struct host *host, uint32_t w, uint32_t *slots) {
+uint32_t host_records_at_work(struct host *host, uint32_t w, uint32_t *slots) {
     struct worker *worker = &host->workers[w];
     struct record r;
     struct ars__record header;

@@ -5,8 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "family.h"
 #include "futex.h"
 #include "host.h"
+#include "link.h"
+#include "records.h"
+#include "relay.h"
+#include "sites.h"
+#include "start.h"
+#include "timing.h"
 
 static uint32_t worker_of(const struct host *host, uint32_t channel) {
     return channel < host->n_workers ? channel : (channel - host->n_workers) / host->per_worker;
@@ -47,7 +54,7 @@ static bool answer_site(struct host *host, struct ars__channel *box, unsigned ch
     if (path_size >= site.name_size)
         return snprintf(why->text, sizeof why->text, "a site without a name of its own"), false;
     site.reserved = path_size;
-    ars__site_identify(host, &site, body + sizeof site);
+    host_site_identify(host, &site, body + sizeof site);
     answer(box, &site, sizeof site);
     return true;
 }
@@ -59,9 +66,9 @@ static uint32_t ticket_steps(struct host *host, uint32_t channel, unsigned char 
     uint32_t n = 0;
     for (size_t at = 0, used; at < size; at += used, n++) {
         struct ars_wire_step step;
-        if (!ars__check_step(body + at, size - at, ars__sites_known(host), &used, why)) return 0;
+        if (!ars__check_step(body + at, size - at, host_sites_known(host), &used, why)) return 0;
         memcpy(&step, body + at, sizeof step);
-        if (!worker->has_order || step.trace != ars__current_trace(worker))
+        if (!worker->has_order || step.trace != host_current_trace(worker))
             return snprintf(why->text, sizeof why->text, "a step request that is not of the trace in progress"), 0;
         if (channel >= host->n_workers && !worker->at_work)
             return snprintf(why->text, sizeof why->text, "a step request of a snapshot that was not told to go"), 0;
@@ -69,8 +76,8 @@ static uint32_t ticket_steps(struct host *host, uint32_t channel, unsigned char 
         memcpy(body + at, &step, sizeof step);
         if (n == 0) {
             c->ticket = step.ticket;
-            c->site = step.site;
-        } else if (step.site != c->site) {
+            c->site_id = step.site;
+        } else if (step.site != c->site_id) {
             return snprintf(why->text, sizeof why->text, "step requests about several sites in one question"), 0;
         }
     }
@@ -91,22 +98,22 @@ static bool take_steps(struct host *host, uint32_t channel, struct ars__channel 
     c->answered = c->filled = 0;
     c->full = false;
     memset(c->came, 0, sizeof c->came);
-    ars__clock(host, worker);
+    host_clock(host, worker);
     worker->waiting++;
     atomic_store_explicit(&box->state, ARS__TAKEN, memory_order_release);
     if (!host->n_steps_out) {
-        ars__buffer_zeros(&host->steps_out, sizeof(struct ars_wire_header));
+        host_buffer_zeros(&host->steps_out, sizeof(struct ars_wire_header));
         host->steps_since = host->now;
         host->n_askers_out = 0;
     }
-    ars__buffer_add(&host->steps_out, body, size);
+    host_buffer_add(&host->steps_out, body, size);
     host->n_steps_out += c->asked;
     host->n_askers_out++;
-    if (ars__steps_crowded(host)) ars__link_flush(host, false);
+    if (host_steps_crowded(host)) host_link_flush(host, false);
     return true;
 }
 
-void ars__relay_question(struct host *host, uint32_t channel) {
+void host_relay_question(struct host *host, uint32_t channel) {
     uint32_t w = worker_of(host, channel);
     struct ars__channel *box = mailbox(host, channel);
     if (host->workers[w].state != WORKER_ALIVE || host->channels[channel].waiting) return;
@@ -125,14 +132,14 @@ void ars__relay_question(struct host *host, uint32_t channel) {
             good = take_steps(host, channel, box, body, size, kind == ARS__ASK_STEPS, &why);
     }
     if (!good)
-        ars__family_condemn(host, w, ARS_FAIL_PROTOCOL, "the simulator's process sent what it must not: %s", why.text);
+        host_family_condemn(host, w, ARS_FAIL_PROTOCOL, "the simulator's process sent what it must not: %s", why.text);
 }
 
-void ars__relay_missed(struct host *host, uint32_t w) {
-    uint32_t slots[ARS__MAX_SNAPSHOTS], n = ars__records_at_work(host, w, slots);
-    ars__relay_question(host, w);
+void host_relay_missed(struct host *host, uint32_t w) {
+    uint32_t slots[ARS__MAX_SNAPSHOTS], n = host_records_at_work(host, w, slots);
+    host_relay_question(host, w);
     for (uint32_t i = 0; i < n; i++)
-        ars__relay_question(host, ars__snapshot_channel(host->n_workers, host->per_worker, w, slots[i]));
+        host_relay_question(host, ars__snapshot_channel(host->n_workers, host->per_worker, w, slots[i]));
 }
 
 /* One of several is put behind those that came before it. A process asks again for what there was no room for. */
@@ -163,7 +170,7 @@ static struct channel *waits_for(const struct host *host, uint32_t ticket, uint3
 }
 
 /* A process may have died since it asked, and its trace been reported: the controller no longer knows of it then. */
-void ars__relay_clean(struct host *host) {
+void host_relay_clean(struct host *host) {
     struct buffer *out = &host->steps_out;
     size_t to = sizeof(struct ars_wire_header);
     for (size_t at = to; at < out->size;) {
@@ -181,7 +188,7 @@ void ars__relay_clean(struct host *host) {
     out->size = host->n_steps_out ? to : 0;
 }
 
-bool ars__relay_reply(struct host *host, const unsigned char *item) {
+bool host_relay_reply(struct host *host, const unsigned char *item) {
     struct ars_wire_reply reply;
     uint32_t place;
     memcpy(&reply, item, sizeof reply);
@@ -191,14 +198,14 @@ bool ars__relay_reply(struct host *host, const unsigned char *item) {
     const uint32_t channel = (uint32_t)(c - host->channels);
     uint64_t bit = 1ull << place % 64;
     if (c->came[place / 64] & bit) return true; /* a second time */
-    if ((c->site == ARS_NO_SITE) != (reply.size == sizeof reply)) {
-        ars__give_up(host, "a reply %s a proposal to a request that %s",
+    if ((c->site_id == ARS_NO_SITE) != (reply.size == sizeof reply)) {
+        host_give_up(host, "a reply %s a proposal to a request that %s",
                      reply.size == sizeof reply ? "without" : "with",
-                     c->site == ARS_NO_SITE ? "only tells" : "asks for one");
+                     c->site_id == ARS_NO_SITE ? "only tells" : "asks for one");
         return false;
     }
     if (reply.flags & ARS_REPLY_ALWAYS_PRIOR)
-        atomic_store_explicit(&host->shm->sites[c->site].always_prior, (uint32_t)host->run.config.header.run,
+        atomic_store_explicit(&host->shm->sites[c->site_id].always_prior, (uint32_t)host->run.config.header.run,
                               memory_order_relaxed);
     struct worker *worker = &host->workers[worker_of(host, channel)];
     c->came[place / 64] |= bit;
@@ -207,7 +214,7 @@ bool ars__relay_reply(struct host *host, const unsigned char *item) {
     if (worker->state == WORKER_ALIVE) hand_over(c, mailbox(host, channel), item, place);
     if (c->answered < c->asked) return true;
     c->waiting = false;
-    ars__clock(host, worker);
+    host_clock(host, worker);
     worker->waiting--;
     return true;
 }
@@ -219,17 +226,17 @@ static void reset_channel(struct host *host, uint32_t channel) {
     box->kind = box->size = 0;
 }
 
-void ars__relay_forget(struct host *host, uint32_t w, uint32_t slot) {
+void host_relay_forget(struct host *host, uint32_t w, uint32_t slot) {
     struct worker *worker = &host->workers[w];
     uint32_t channel = ars__snapshot_channel(host->n_workers, host->per_worker, w, slot);
     if (host->channels[channel].waiting) {
-        ars__clock(host, worker);
+        host_clock(host, worker);
         worker->waiting--;
     }
     reset_channel(host, channel);
 }
 
-void ars__relay_drop(struct host *host, uint32_t w) {
+void host_relay_drop(struct host *host, uint32_t w) {
     struct worker *worker = &host->workers[w];
     if (!worker->waiting) return;
     if (host->channels[w].waiting) reset_channel(host, w);
@@ -240,7 +247,7 @@ void ars__relay_drop(struct host *host, uint32_t w) {
     worker->waiting = 0;
 }
 
-void ars__relay_reset(struct host *host, uint32_t worker) {
+void host_relay_reset(struct host *host, uint32_t worker) {
     reset_channel(host, worker);
     for (uint32_t s = 0; s < host->per_worker; s++)
         reset_channel(host, ars__snapshot_channel(host->n_workers, host->per_worker, worker, s));

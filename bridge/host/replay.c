@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "host.h"
+#include "replay.h"
 
 enum { DEATHS = 1, KILLS = 3, REFUSALS = 3, RAISE_AFTER_S = 5 };
 
@@ -17,31 +18,31 @@ struct replay {
 };
 
 /* There are few: what is run again is next in the queue. */
-static struct replay *find(struct run *run, uint64_t trace) {
+static struct replay *find_replay(struct run *run, uint64_t trace) {
     for (size_t i = 0; i < run->n_replays; i++)
         if (run->replays[i].trace == trace) return &run->replays[i];
     return NULL;
 }
 
 static struct replay *entry(struct run *run, uint64_t trace) {
-    struct replay *known = find(run, trace);
+    struct replay *known = find_replay(run, trace);
     if (known) return known;
     if (run->n_replays == run->replays_capacity) {
         run->replays_capacity = run->replays_capacity ? 2 * run->replays_capacity : 16;
-        run->replays = ars__grow(run->replays, run->replays_capacity * sizeof *run->replays);
+        run->replays = host_grow(run->replays, run->replays_capacity * sizeof *run->replays);
     }
     run->replays[run->n_replays] = (struct replay){.trace = trace};
     return &run->replays[run->n_replays++];
 }
 
-bool ars__replay_wants_fresh(struct host *host, uint64_t trace) {
-    const struct replay *known = host->run.n_replays ? find(&host->run, trace) : NULL;
+bool host_replay_wants_fresh(struct host *host, uint64_t trace) {
+    const struct replay *known = host->run.n_replays ? find_replay(&host->run, trace) : NULL;
     return known && known->deaths;
 }
 
-void ars__replay_forget(struct host *host, uint64_t trace) {
+void host_replay_forget(struct host *host, uint64_t trace) {
     struct run *run = &host->run;
-    struct replay *known = run->n_replays ? find(run, trace) : NULL;
+    struct replay *known = run->n_replays ? find_replay(run, trace) : NULL;
     if (known) *known = run->replays[--run->n_replays];
 }
 
@@ -53,11 +54,11 @@ static uint32_t usable(const struct host *host) {
     return n;
 }
 
-void ars__fork_refused(struct host *host, const char *text, bool halve) {
+void host_fork_refused(struct host *host, const char *text, bool halve) {
     struct run *run = &host->run;
     run->counters.forks_refused++;
     if (halve && run->use_workers > 1) run->use_workers = (run->use_workers + 1) / 2;
-    run->raise_at = host->now + RAISE_AFTER_S * ARS__S;
+    run->raise_at = host->now + RAISE_AFTER_S * HOST_S;
     uint32_t left = usable(host);
     if (left >= run->counters.fewest_workers) return;
     run->counters.fewest_workers = left;
@@ -65,10 +66,10 @@ void ars__fork_refused(struct host *host, const char *text, bool halve) {
 }
 
 /* One more after a while without a refusal. */
-void ars__raise_concurrency(struct host *host) {
+void host_raise_concurrency(struct host *host) {
     struct run *run = &host->run;
     if (!run->raise_at || host->now < run->raise_at) return;
-    run->raise_at = host->now + RAISE_AFTER_S * ARS__S;
+    run->raise_at = host->now + RAISE_AFTER_S * HOST_S;
     for (uint32_t w = 0; w < run->use_workers; w++)
         if (host->workers[w].state == WORKER_GAVE_UP) {
             host->workers[w].state = WORKER_NONE;
@@ -96,7 +97,7 @@ static bool again(struct host *host, const struct ars_wire_failure *f) {
     case ARS_FAIL_FORK: {
         if (f->detail != EAGAIN && f->detail != ENOMEM) return false;
         bool alone = run->use_workers == 1;
-        ars__fork_refused(host, f->text, true);
+        host_fork_refused(host, f->text, true);
         return !alone || entry(run, f->trace)->refusals++ < REFUSALS;
     }
     default:
@@ -104,7 +105,7 @@ static bool again(struct host *host, const struct ars_wire_failure *f) {
     }
 }
 
-bool ars__replay(struct host *host, const struct ars_wire_failure *failure) {
+bool host_replay(struct host *host, const struct ars_wire_failure *failure) {
     struct run *run = &host->run;
     if (!run->active || run->cancelled || !again(host, failure)) return false;
     run->counters.replays++;

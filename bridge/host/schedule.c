@@ -3,19 +3,28 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "columns.h"
+#include "cores.h"
+#include "family.h"
 #include "futex.h"
 #include "host.h"
+#include "link.h"
+#include "records.h"
+#include "replay.h"
+#include "schedule.h"
+#include "start.h"
+#include "timing.h"
 
 enum { LONGEST_CHUNK = 256, FAILURES_PER_TURN = 1024 };
 
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
 
-void ars__requeue(struct host *host, uint64_t first, uint64_t count) {
+void host_requeue(struct host *host, uint64_t first, uint64_t count) {
     struct run *run = &host->run;
     if (!count) return;
     if (run->n_queue == run->queue_capacity) {
         run->queue_capacity = run->queue_capacity ? 2 * run->queue_capacity : 64;
-        run->queue = ars__grow(run->queue, run->queue_capacity * sizeof *run->queue);
+        run->queue = host_grow(run->queue, run->queue_capacity * sizeof *run->queue);
     }
     run->queue[run->n_queue++] = (struct range){first, count};
     run->queued += count;
@@ -32,14 +41,14 @@ static struct range dequeue(struct run *run, uint64_t most) {
 
 /* ---- beginning and end ------------------------------------------------------------------------------------------- */
 
-void ars__run_start(struct host *host, const unsigned char *frame) {
+void host_run_start(struct host *host, const unsigned char *frame) {
     struct run *run = &host->run;
     struct ars__run *shared = &host->shm->run;
     struct ars_wire_run config;
     memcpy(&config, frame, sizeof config);
     size_t data_size = config.header.size - sizeof config;
     if (data_size > ARS__DATA_BYTES) {
-        ars__give_up(host, "the observed data have %zu bytes; at most %d are possible", data_size, ARS__DATA_BYTES);
+        host_give_up(host, "the observed data have %zu bytes; at most %d are possible", data_size, ARS__DATA_BYTES);
         return;
     }
     run->active = true;
@@ -59,7 +68,7 @@ void ars__run_start(struct host *host, const unsigned char *frame) {
     run->chunk = asks || (config.flags & ARS_RUN_ESTIMATE) ? 1 : LONGEST_CHUNK;
 
     host->unanswered = 0;
-    host->counts_cores = ars__cores_counted();
+    host->counts_cores = host_cores_counted();
 
     memcpy(host->shm->data, frame + sizeof config, data_size);
     *shared = (struct ars__run){.number = config.header.run,
@@ -71,7 +80,7 @@ void ars__run_start(struct host *host, const unsigned char *frame) {
                                 .data_size = data_size,
                                 .tries_q = config.tries_q,
                                 .runs_p = config.runs_p};
-    ars__requeue(host, config.first_trace, config.n_traces);
+    host_requeue(host, config.first_trace, config.n_traces);
     for (uint32_t w = 0; w < host->n_workers; w++) {
         struct worker *worker = &host->workers[w];
         worker->fork_tries = 0;
@@ -79,7 +88,7 @@ void ars__run_start(struct host *host, const unsigned char *frame) {
     }
 }
 
-void ars__run_cancel(struct host *host) {
+void host_run_cancel(struct host *host) {
     struct run *run = &host->run;
     run->cancelled = true;
     run->n_queue = 0;
@@ -87,23 +96,23 @@ void ars__run_cancel(struct host *host) {
     host->steps_out.size = 0;
     host->n_steps_out = 0;
     for (uint32_t w = 0; w < host->n_workers; w++)
-        if (host->workers[w].has_order) ars__family_kill(host, w);
+        if (host->workers[w].has_order) host_family_kill(host, w);
 }
 
-void ars__run_finish(struct host *host) {
+void host_run_finish(struct host *host) {
     struct run *run = &host->run;
     if (!run->active || (!run->cancelled && run->accounted < run->config.n_traces)) return;
     for (uint32_t w = 0; w < host->n_workers; w++)
         if (host->workers[w].has_order) return;
     host->steps_out.size = 0; /* of processes that died while they asked */
     host->n_steps_out = 0;
-    ars__link_flush(host, true);
+    host_link_flush(host, true);
     if (host->blocked || host->disconnected) return;
     struct ars_wire_done done = run->counters;
-    done.header = ars__header(host, ARS_MSG_DONE, sizeof done, 0);
+    done.header = host_header(host, ARS_MSG_DONE, sizeof done, 0);
     done.messages_sent++; /* this one */
     done.cancelled = run->cancelled;
-    if (ars__link_send(host, &done, sizeof done, false)) run->active = false;
+    if (host_link_send(host, &done, sizeof done, false)) run->active = false;
 }
 
 /* ---- orders ------------------------------------------------------------------------------------------------------ */
@@ -115,7 +124,7 @@ static bool choose(struct host *host, uint32_t w) {
     if (!run->n_replays) return true;
     bool fresh = !host->workers[w].order_number;
     for (size_t i = run->n_queue; i-- > 0;) {
-        if (ars__replay_wants_fresh(host, run->queue[i].first) != fresh) continue;
+        if (host_replay_wants_fresh(host, run->queue[i].first) != fresh) continue;
         struct range chosen = run->queue[i];
         run->queue[i] = run->queue[run->n_queue - 1];
         run->queue[run->n_queue - 1] = chosen;
@@ -128,7 +137,7 @@ static bool choose(struct host *host, uint32_t w) {
         bool new_one_comes = state == WORKER_SPAWNING || state == WORKER_DYING || state == WORKER_NONE;
         if (new_one_is_there || new_one_comes) return false;
     }
-    ars__family_kill(host, w); /* then one comes in its place */
+    host_family_kill(host, w); /* then one comes in its place */
     return false;
 }
 
@@ -138,7 +147,7 @@ static void hand_out(struct host *host, uint32_t w) {
     if (!run->active || run->cancelled || run->hopeless.kind || !run->queued) return;
     if (worker->state != WORKER_ALIVE || worker->has_order) return;
     if (w >= run->use_workers) {
-        if (run->use_workers < run->wanted_workers) ars__family_kill(host, w); /* the system has no room for it */
+        if (run->use_workers < run->wanted_workers) host_family_kill(host, w); /* the system has no room for it */
         return;
     }
     if (!choose(host, w)) return;
@@ -153,7 +162,7 @@ static void hand_out(struct host *host, uint32_t w) {
     worker->count = order.count;
     worker->finished = 0;
     worker->begun = worker->begun_before = atomic_load_explicit(&shared->traces_begun, memory_order_relaxed);
-    ars__clock_reset(host, worker);
+    host_clock_reset(host, worker);
     shared->order_first = order.first;
     shared->order_count = order.count;
     if (!++worker->order_number) worker->order_number = 1; /* 0 means none */
@@ -161,17 +170,17 @@ static void hand_out(struct host *host, uint32_t w) {
     ars__futex_wake(&shared->order_number, INT_MAX);
 }
 
-void ars__worker_look(struct host *host, uint32_t w) {
+void host_worker_look(struct host *host, uint32_t w) {
     struct worker *worker = &host->workers[w];
     if (worker->state != WORKER_ALIVE) return;
     struct ars__worker *shared = ars__worker_at(host->shm, host->per_worker, w);
-    ars__family_count(host, w);
+    host_family_count(host, w);
     /* Order of reading: an order that is done has all its records in the ring. */
     bool done = atomic_load_explicit(&shared->order_done, memory_order_acquire) == worker->order_number;
-    if (!ars__records_read(host, w, false) || worker->state != WORKER_ALIVE) return;
+    if (!host_records_read(host, w, false) || worker->state != WORKER_ALIVE) return;
     if (worker->has_order && done) {
         if (worker->finished < worker->count) {
-            ars__family_condemn(host, w, ARS_FAIL_PROTOCOL,
+            host_family_condemn(host, w, ARS_FAIL_PROTOCOL,
                                 "the simulator's process said that it was done without a record of this trace");
             return;
         }
@@ -184,27 +193,27 @@ void ars__worker_look(struct host *host, uint32_t w) {
 static void fail_queue(struct host *host) {
     for (int i = 0; i < FAILURES_PER_TURN && host->run.queued && !host->blocked && !host->disconnected; i++) {
         host->run.hopeless.trace = dequeue(&host->run, 1).first;
-        ars__columns_fail(host, &host->run.hopeless, 0);
-        if (ars__columns_due(host)) ars__link_flush(host, false);
+        host_columns_fail(host, &host->run.hopeless, 0);
+        if (host_columns_due(host)) host_link_flush(host, false);
     }
 }
 
-void ars__schedule(struct host *host) {
+void host_schedule(struct host *host) {
     struct run *run = &host->run;
     if (host->zygote_lost) return;
     for (uint32_t w = 0; host->prefork && w < host->n_workers; w++)
-        if (host->workers[w].state == WORKER_NONE) ars__family_spawn(host, w);
+        if (host->workers[w].state == WORKER_NONE) host_family_spawn(host, w);
     if (!run->active || run->cancelled) return;
     if (run->hopeless.kind) fail_queue(host);
     if (!run->queued || run->hopeless.kind) return;
-    ars__raise_concurrency(host);
+    host_raise_concurrency(host);
     uint64_t coming = 0;
     bool hope = false;
     for (uint32_t w = 0; w < run->use_workers && run->queued; w++) {
         struct worker *worker = &host->workers[w];
         hand_out(host, w);
         bool again = worker->state == WORKER_BACKOFF && host->now >= worker->retry_at;
-        if (coming < run->queued && (worker->state == WORKER_NONE || again)) ars__family_spawn(host, w);
+        if (coming < run->queued && (worker->state == WORKER_NONE || again)) host_family_spawn(host, w);
         coming += worker->state == WORKER_SPAWNING;
         hope |= worker->state != WORKER_GAVE_UP;
     }

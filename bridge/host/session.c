@@ -4,26 +4,31 @@
 #include <zmq.h>
 
 #include "host.h"
+#include "relay.h"
+#include "schedule.h"
+#include "session.h"
+#include "sites.h"
+#include "start.h"
 
 enum { MESSAGES_PER_TURN = 64 };
 
 static void receive_run(struct host *host, const unsigned char *frame, const struct ars_wire_header *h) {
     if (host->run.active)
-        ars__give_up(host, "RUN %llu came before run %llu was DONE", (unsigned long long)h->run,
+        host_give_up(host, "RUN %llu came before run %llu was DONE", (unsigned long long)h->run,
                      (unsigned long long)host->run.last_number);
     else if (h->run <= host->run.last_number)
-        ars__give_up(host, "RUN %llu came after run %llu; run numbers count up", (unsigned long long)h->run,
+        host_give_up(host, "RUN %llu came after run %llu; run numbers count up", (unsigned long long)h->run,
                      (unsigned long long)host->run.last_number);
     else
-        ars__run_start(host, frame);
+        host_run_start(host, frame);
 }
 
 /* Only at the beginning: ids that the family has been told do not change. */
 static void receive_sites(struct host *host, const unsigned char *frame, const struct ars_wire_header *h) {
     if (host->run.last_number || host->n_sites)
-        ars__give_up(host, "SITES from the controller came after the first run had begun, or twice");
+        host_give_up(host, "SITES from the controller came after the first run had begun, or twice");
     else
-        ars__sites_adopt(host, frame, h);
+        host_sites_adopt(host, frame, h);
 }
 
 static void receive_replies(struct host *host, const unsigned char *frame, const struct ars_wire_header *h) {
@@ -32,22 +37,22 @@ static void receive_replies(struct host *host, const unsigned char *frame, const
     for (uint32_t i = 0; i < h->count; i++) {
         uint32_t size;
         memcpy(&size, frame + at, sizeof size);
-        if (!ars__relay_reply(host, frame + at)) return;
+        if (!host_relay_reply(host, frame + at)) return;
         at += size;
     }
 }
 
 static void receive_cancel(struct host *host, const struct ars_wire_header *h) {
     if (h->run > host->run.last_number || h->run == 0)
-        ars__give_up(host, "CANCEL of run %llu, which has not begun", (unsigned long long)h->run);
+        host_give_up(host, "CANCEL of run %llu, which has not begun", (unsigned long long)h->run);
     else if (host->run.active && h->run == host->run.config.header.run && !host->run.cancelled)
-        ars__run_cancel(host);
+        host_run_cancel(host);
 }
 
 static void receive_error(struct host *host, const unsigned char *frame, size_t size) {
     const char *text = (const char *)frame + sizeof(struct ars_wire_header);
     size_t length = strnlen(text, size - sizeof(struct ars_wire_header));
-    ars__give_up(host, "the controller gave up: %.*s", (int)(length < 400 ? length : 400), text);
+    host_give_up(host, "the controller gave up: %.*s", (int)(length < 400 ? length : 400), text);
     host->disconnected = true; /* no answer is expected */
 }
 
@@ -56,11 +61,11 @@ static void obey(struct host *host, const unsigned char *frame, size_t size, boo
     ars__why why;
     host->run.counters.messages_received++;
     if (more) {
-        ars__give_up(host, "a bad message from the controller: it has more than one frame");
+        host_give_up(host, "a bad message from the controller: it has more than one frame");
         return;
     }
-    if (!ars__check_message(frame, size, ars__sites_known(host), &why)) {
-        ars__give_up(host, "a bad message from the controller: %s", why.text);
+    if (!ars__check_message(frame, size, host_sites_known(host), &why)) {
+        host_give_up(host, "a bad message from the controller: %s", why.text);
         return;
     }
     memcpy(&h, frame, sizeof h);
@@ -84,11 +89,11 @@ static void obey(struct host *host, const unsigned char *frame, size_t size, boo
         receive_error(host, frame, size);
         break;
     default:
-        ars__give_up(host, "a bad message from the controller: type %u is not for a host to receive", (unsigned)h.type);
+        host_give_up(host, "a bad message from the controller: type %u is not for a host to receive", (unsigned)h.type);
     }
 }
 
-void ars__session_receive(struct host *host) {
+void host_session_receive(struct host *host) {
     for (int i = 0; i < MESSAGES_PER_TURN && !host->error[0] && !host->quit; i++) {
         zmq_msg_t message;
         zmq_msg_init(&message);

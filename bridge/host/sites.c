@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "host.h"
+#include "sites.h"
+#include "start.h"
 
 enum { TABLE_SIZE = 2 * ARS_WIRE_MAX_SITES }; /* a power of two, never more than half full */
 
@@ -14,16 +16,16 @@ struct site {
     uint32_t path_size; /* bytes of the address that are the loops around it */
 };
 
-bool ars__sites_open(struct host *host) {
-    host->sites = ars__grow(NULL, ARS_WIRE_MAX_SITES * sizeof *host->sites);
-    host->site_kinds = ars__grow(NULL, ARS_WIRE_MAX_SITES);
-    host->site_dists = ars__grow(NULL, ARS_WIRE_MAX_SITES);
-    host->site_table = ars__grow(NULL, TABLE_SIZE * sizeof *host->site_table);
+bool host_sites_open(struct host *host) {
+    host->sites = host_grow(NULL, ARS_WIRE_MAX_SITES * sizeof *host->sites);
+    host->site_kinds = host_grow(NULL, ARS_WIRE_MAX_SITES);
+    host->site_dists = host_grow(NULL, ARS_WIRE_MAX_SITES);
+    host->site_table = host_grow(NULL, TABLE_SIZE * sizeof *host->site_table);
     memset(host->site_table, 0xff, TABLE_SIZE * sizeof *host->site_table);
     return true;
 }
 
-ars__known_sites ars__sites_known(const struct host *host) {
+ars__known_sites host_sites_known(const struct host *host) {
     return (ars__known_sites){host->n_sites, host->site_kinds, host->site_dists};
 }
 
@@ -36,20 +38,20 @@ static uint32_t hash(uint16_t kind, const unsigned char *name, uint32_t size) { 
 static void announce(struct host *host, uint32_t id, const void *name) {
     const struct site *s = &host->sites[id];
     struct ars_wire_site item = {.id = id, .kind = s->kind, .dist = s->dist, .name_size = s->name_size};
-    if (!host->n_sites_out) ars__buffer_zeros(&host->sites_out, sizeof(struct ars_wire_header));
-    ars__buffer_add(&host->sites_out, &item, sizeof item);
-    ars__buffer_add(&host->sites_out, name, s->name_size);
-    ars__buffer_zeros(&host->sites_out, ARS_WIRE_PAD(s->name_size) - s->name_size);
+    if (!host->n_sites_out) host_buffer_zeros(&host->sites_out, sizeof(struct ars_wire_header));
+    host_buffer_add(&host->sites_out, &item, sizeof item);
+    host_buffer_add(&host->sites_out, name, s->name_size);
+    host_buffer_zeros(&host->sites_out, ARS_WIRE_PAD(s->name_size) - s->name_size);
     host->n_sites_out++;
 }
 
-static uint32_t add(struct host *host, const struct ars_wire_site *site, const void *name, bool is_news) {
+static uint32_t add_site(struct host *host, const struct ars_wire_site *site, const void *name, bool is_news) {
     if (host->n_sites == ARS_WIRE_MAX_SITES || host->names.size + site->name_size > ARS__NAME_BYTES) return ARS_NO_SITE;
     uint32_t id = host->n_sites++, at = (uint32_t)host->names.size;
     host->sites[id] = (struct site){site->kind, site->dist, site->name_size, at, site->reserved};
     host->site_kinds[id] = (uint8_t)site->kind;
     host->site_dists[id] = (uint8_t)site->dist;
-    ars__buffer_add(&host->names, name, site->name_size);
+    host_buffer_add(&host->names, name, site->name_size);
 
     struct ars__site_entry *entry = &host->shm->sites[id];
     memcpy(host->shm->names + at, name, site->name_size);
@@ -77,15 +79,15 @@ static void identify(struct host *host, struct ars_wire_site *site, const void *
             return;
         }
     }
-    site->id = add(host, site, name, is_news);
+    site->id = add_site(host, site, name, is_news);
     if (site->id != ARS_NO_SITE) host->site_table[at] = site->id;
 }
 
-void ars__site_identify(struct host *host, struct ars_wire_site *site, const void *name) {
+void host_site_identify(struct host *host, struct ars_wire_site *site, const void *name) {
     identify(host, site, name, true);
 }
 
-void ars__sites_adopt(struct host *host, const unsigned char *frame, const struct ars_wire_header *header) {
+void host_sites_adopt(struct host *host, const unsigned char *frame, const struct ars_wire_header *header) {
     size_t at = sizeof *header;
     for (uint32_t i = 0; i < header->count; i++) {
         struct ars_wire_site site;
@@ -94,7 +96,7 @@ void ars__sites_adopt(struct host *host, const unsigned char *frame, const struc
         site.reserved = UNKNOWN_PATH;
         identify(host, &site, frame + at + sizeof site, false);
         if (wanted != expected || site.id != expected) {
-            ars__give_up(host, "SITES from the controller: site %u comes out of turn, twice or is one too many",
+            host_give_up(host, "SITES from the controller: site %u comes out of turn, twice or is one too many",
                          wanted);
             return;
         }
@@ -102,11 +104,11 @@ void ars__sites_adopt(struct host *host, const unsigned char *frame, const struc
     }
 }
 
-uint32_t ars__site_or_none(const struct host *host, uint32_t site, unsigned kinds) {
-    return site < host->n_sites && kinds >> host->site_kinds[site] & 1 ? site : (uint32_t)ARS_NO_SITE;
+uint32_t host_site_or_none(const struct host *host, uint32_t site_id, unsigned kinds) {
+    return site_id < host->n_sites && kinds >> host->site_kinds[site_id] & 1 ? site_id : (uint32_t)ARS_NO_SITE;
 }
 
-const char *ars__site_address(const struct host *host, uint32_t site, int *size) {
-    *size = (int)host->sites[site].name_size;
-    return (const char *)host->names.data + host->sites[site].name_at;
+const char *host_site_address(const struct host *host, uint32_t site_id, int *size) {
+    *size = (int)host->sites[site_id].name_size;
+    return (const char *)host->names.data + host->sites[site_id].name_at;
 }

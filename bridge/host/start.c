@@ -14,15 +14,21 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "family.h"
 #include "host.h"
+#include "keys.h"
+#include "link.h"
+#include "sites.h"
+#include "start.h"
+#include "wake.h"
 
-uint64_t ars__now(void) {
+uint64_t host_now(void) {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * ARS__S + (uint64_t)ts.tv_nsec;
+    return (uint64_t)ts.tv_sec * HOST_S + (uint64_t)ts.tv_nsec;
 }
 
-void ars__give_up(struct host *host, const char *format, ...) {
+void host_give_up(struct host *host, const char *format, ...) {
     if (host->error[0]) return;
     va_list args;
     va_start(args, format);
@@ -115,19 +121,19 @@ static bool open_descriptors(struct host *host, char *why, size_t size) {
 }
 
 static void allocate(struct host *host) {
-    host->workers = ars__grow(NULL, host->n_workers * sizeof *host->workers);
+    host->workers = host_grow(NULL, host->n_workers * sizeof *host->workers);
     memset(host->workers, 0, host->n_workers * sizeof *host->workers);
-    host->channels = ars__grow(NULL, host->n_channels * sizeof *host->channels);
+    host->channels = host_grow(NULL, host->n_channels * sizeof *host->channels);
     memset(host->channels, 0, host->n_channels * sizeof *host->channels);
     for (host->ticket_bits = 1; (1u << host->ticket_bits) < host->n_channels;) host->ticket_bits++;
 }
 
-void ars__release(struct host *host) {
-    for (uint32_t w = 0; host->workers && w < host->n_workers; w++) ars__buffer_free(&host->workers[w].bytes);
-    for (int c = 0; c < ARS__COLUMNS; c++) ars__buffer_free(&host->columns[c]);
-    ars__buffer_free(&host->sites_out);
-    ars__buffer_free(&host->steps_out);
-    ars__buffer_free(&host->names);
+void host_release(struct host *host) {
+    for (uint32_t w = 0; host->workers && w < host->n_workers; w++) host_buffer_free(&host->workers[w].bytes);
+    for (int c = 0; c < ARS__COLUMNS; c++) host_buffer_free(&host->columns[c]);
+    host_buffer_free(&host->sites_out);
+    host_buffer_free(&host->steps_out);
+    host_buffer_free(&host->names);
     free(host->workers);
     free(host->channels);
     free(host->run.queue);
@@ -151,35 +157,35 @@ static bool open_link(struct host *host, const char *endpoint) {
     ars__why why;
     bool has_keys = !strncmp(endpoint, "tcp://", 6) && is_set("ARS_KEY");
     char token[33] = {0};
-    if (has_keys && !ars__keys_read(getenv("ARS_KEY"), &keys, &why)) {
-        ars__give_up(host, "%s", why.text);
+    if (has_keys && !host_keys_read(getenv("ARS_KEY"), &keys, &why)) {
+        host_give_up(host, "%s", why.text);
         return false;
     }
     memcpy(token, has_keys ? keys.token : no_token, sizeof token - 1);
     if (is_set("ARS_TOKEN")) snprintf(token, sizeof token, "%s", getenv("ARS_TOKEN"));
-    bool open = ars__link_open(host, endpoint, has_keys ? &keys : NULL);
+    bool open = host_link_open(host, endpoint, has_keys ? &keys : NULL);
     explicit_bzero(&keys, sizeof keys);
-    return open && ars__link_greet(host, token);
+    return open && host_link_greet(host, token);
 }
 
-bool ars__start(struct host *host, int segment_fd) {
+bool host_start(struct host *host, int segment_fd) {
     const char *endpoint = getenv("ARS_ENDPOINT");
     ars__why why;
     char text[256];
     if ((uint64_t)host->n_workers * (1 + (uint64_t)host->per_worker) > ARS__MAX_CHANNELS)
-        ars__give_up(host,
+        host_give_up(host,
                      "%u workers with %u snapshots each are more than %d channels; lower ARS_WORKERS or ARS_SNAPSHOTS",
                      host->n_workers, host->per_worker, ARS__MAX_CHANNELS);
     else if (!endpoint || !*endpoint)
-        ars__give_up(host, "ARS_ENDPOINT is not set");
+        host_give_up(host, "ARS_ENDPOINT is not set");
     else if (is_set("ARS_TOKEN") && strlen(getenv("ARS_TOKEN")) > 32)
-        ars__give_up(host, "ARS_TOKEN has more than 32 characters");
-    else if (!ars__endpoint_allowed(endpoint, is_set("ARS_KEY"), is_set("ARS_INSECURE_LOOPBACK"), &why))
-        ars__give_up(host, "%s", why.text);
+        host_give_up(host, "ARS_TOKEN has more than 32 characters");
+    else if (!host_endpoint_allowed(endpoint, is_set("ARS_KEY"), is_set("ARS_INSECURE_LOOPBACK"), &why))
+        host_give_up(host, "%s", why.text);
     else if (!map_segment(host, segment_fd, text, sizeof text) || !open_descriptors(host, text, sizeof text))
-        ars__give_up(host, "%s", text);
+        host_give_up(host, "%s", text);
     if (host->error[0]) return false;
     allocate(host);
-    ars__family_open(host);
-    return ars__sites_open(host) && ars__wake_start(host) && open_link(host, endpoint);
+    host_family_open(host);
+    return host_sites_open(host) && host_wake_start(host) && open_link(host, endpoint);
 }

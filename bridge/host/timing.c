@@ -2,12 +2,19 @@
  * a trace's own time. */
 #include <stdio.h>
 
+#include "cores.h"
+#include "family.h"
 #include "host.h"
+#include "records.h"
+#include "relay.h"
+#include "schedule.h"
+#include "sites.h"
+#include "timing.h"
 
 enum { TICK_MS = 50, IDLE_LIMIT_S = 10 };
 
 /* A single step of a trace's clock counts for no more than this: if we were stopped ourselves, nobody's time is up. */
-#define LONGEST_STEP (250 * ARS__MS)
+#define LONGEST_STEP (250 * HOST_MS)
 
 /* Until a trace has used this part of a limit all its time counts, and nobody looks at its processes: most end before. */
 enum { UNWATCHED_PART = 20 };
@@ -17,17 +24,17 @@ static uint64_t at_most(uint64_t value, uint64_t most) {
 }
 
 static double seconds(uint64_t ns) {
-    return (double)ns / (double)ARS__S;
+    return (double)ns / (double)HOST_S;
 }
 
-void ars__clock(struct host *host, struct worker *worker) {
+void host_clock(struct host *host, struct worker *worker) {
     uint64_t step = host->now - worker->since;
     worker->since = host->now;
     if (!worker->has_order || worker->waiting || host->blocked) return;
     worker->spent += at_most(step, LONGEST_STEP);
 }
 
-void ars__clock_reset(struct host *host, struct worker *worker) {
+void host_clock_reset(struct host *host, struct worker *worker) {
     worker->spent = worker->own = worker->counted = 0;
     worker->since = host->now;
 }
@@ -49,7 +56,7 @@ static pid_t process_of(const struct ars__where *where, pid_t otherwise) {
 
 /* The processes that a trace waits for: its worker, and when that has done its part, the snapshots' continuations. */
 static uint32_t find_processes(struct host *host, uint32_t w, struct at_work *found) {
-    uint32_t slots[ARS__MAX_SNAPSHOTS], n = ars__records_at_work(host, w, slots);
+    uint32_t slots[ARS__MAX_SNAPSHOTS], n = host_records_at_work(host, w, slots);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t channel = ars__snapshot_channel(host->n_workers, host->per_worker, w, slots[i]);
         const struct ars__where *where = &ars__snapshot_at(host->shm, host->per_worker, w, slots[i])->where;
@@ -74,8 +81,8 @@ static uint64_t own_time(struct host *host, const struct at_work *process, uint6
     bool begins = clock->at != last_tick; /* nobody looked then: all of this time counts */
     if (begins) *clock = (struct cpu_clock){.share = 1};
     clock->at = host->now;
-    bool known = ars__cpu_read(process->pid, clock, &now);
-    if (!begins) return ars__own_time(clock, known ? &now : NULL, elapsed);
+    bool known = host_cpu_read(process->pid, clock, &now);
+    if (!begins) return host_own_time(clock, known ? &now : NULL, elapsed);
     if (known) clock->last = now;
     return elapsed;
 }
@@ -103,20 +110,20 @@ static void check_time(struct host *host, uint32_t w) {
     double limit = host->run.config.trace_timeout, own = seconds(worker->own);
     if (worker->finished == worker->count) {
         if (seconds(worker->spent) > (limit > IDLE_LIMIT_S ? limit : IDLE_LIMIT_S))
-            ars__family_kill(host,
+            host_family_kill(host,
                              w); /* all its traces are in; it hangs between two of them, and its end costs nothing */
     } else if (limit > 0 && own > limit) {
-        ars__family_condemn(
+        host_family_condemn(
             host, w, ARS_FAIL_TIMEOUT,
             "the trace took more than %g s of its own time (waiting for the controller or for a core not counted); "
             "raise trace_timeout if the simulator needs longer",
             limit);
-    } else if (limit > 0 && seconds(worker->spent) > limit * ARS__MOST_WAITING) {
-        ars__family_condemn(
+    } else if (limit > 0 && seconds(worker->spent) > limit * HOST_MOST_WAITING) {
+        host_family_condemn(
             host, w, ARS_FAIL_TIMEOUT,
             "the trace took %d times its limit of %g s, mostly waiting for a core; run fewer workers, or "
             "fewer other programs, on this machine",
-            ARS__MOST_WAITING, limit);
+            HOST_MOST_WAITING, limit);
     }
 }
 
@@ -133,12 +140,12 @@ static void check_try(struct host *host, uint32_t w, const struct at_work *proce
         c->tried_wall += step;
     }
     double limit = host->run.config.try_timeout;
-    if (seconds(c->tried) <= limit && seconds(c->tried_wall) <= limit * ARS__MOST_WAITING) return;
+    if (seconds(c->tried) <= limit && seconds(c->tried_wall) <= limit * HOST_MOST_WAITING) return;
     struct ars_wire_failure at;
-    ars__family_where(host, process->where, &at);
+    host_family_where(host, process->where, &at);
     int size = 1;
-    const char *loop = at.loop == ARS_NO_SITE ? "?" : ars__site_address(host, at.loop, &size);
-    ars__family_condemn(host, w, ARS_FAIL_TRY_TIMEOUT,
+    const char *loop = at.loop == ARS_NO_SITE ? "?" : host_site_address(host, at.loop, &size);
+    host_family_condemn(host, w, ARS_FAIL_TRY_TIMEOUT,
                         "one try of the loop %.*s took more than %g s; raise try_timeout if the simulator needs longer",
                         size < 200 ? size : 200, loop, limit);
     host->workers[w].doom.loop = at.loop;
@@ -151,15 +158,15 @@ static void check_worker(struct host *host, uint32_t w) {
     uint64_t begun =
         atomic_load_explicit(&ars__worker_at(host->shm, host->per_worker, w)->traces_begun, memory_order_relaxed);
     if (begun - worker->begun_before > worker->count) { /* or a heart that races would keep the clock at 0 for ever */
-        ars__family_condemn(host, w, ARS_FAIL_PROTOCOL,
+        host_family_condemn(host, w, ARS_FAIL_PROTOCOL,
                             "the simulator's process said that it had begun more traces than it was given");
         return;
     }
     if (begun != worker->begun) {
         worker->begun = begun;
-        ars__clock_reset(host, worker);
+        host_clock_reset(host, worker);
     }
-    ars__clock(host, worker);
+    host_clock(host, worker);
     struct at_work processes[ARS__MAX_SNAPSHOTS + 1];
     uint64_t step = at_most(host->now - worker->looked, LONGEST_STEP);
     uint32_t n = find_processes(host, w, processes);
@@ -169,19 +176,19 @@ static void check_worker(struct host *host, uint32_t w) {
         check_try(host, w, &processes[i], step);
 }
 
-void ars__tick(struct host *host) {
+void host_tick(struct host *host) {
     if (host->now < host->next_tick) return;
-    host->next_tick = host->now + TICK_MS * ARS__MS;
-    ars__family_reap(host);
+    host->next_tick = host->now + TICK_MS * HOST_MS;
+    host_family_reap(host);
     for (uint32_t w = 0; w < host->n_workers && !host->zygote_lost; w++) {
         struct worker *worker = &host->workers[w];
         if (worker->state == WORKER_ALIVE && worker->has_order) {
-            if (!host->blocked) ars__worker_look(host, w);
-            if (!host->blocked) ars__relay_missed(host, w);
+            if (!host->blocked) host_worker_look(host, w);
+            if (!host->blocked) host_relay_missed(host, w);
             if (worker->state == WORKER_ALIVE && worker->has_order) check_worker(host, w);
         } else if ((worker->state == WORKER_SPAWNING || worker->state == WORKER_DYING) &&
                    host->now > worker->answer_by) {
-            ars__family_lost(host);
+            host_family_lost(host);
         }
     }
 }

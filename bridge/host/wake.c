@@ -16,13 +16,15 @@
 
 #include "futex.h"
 #include "host.h"
+#include "start.h"
+#include "wake.h"
 
 static void *listen_to_bell(void *argument) {
     struct host *host = argument;
     struct ars__bell *bell = ars__bell_at(host->shm);
     uint32_t seen = atomic_load(&bell->doorbell);
     for (;;) {
-        ars__futex_wait(&bell->doorbell, seen, 500 * (int64_t)ARS__MS);
+        ars__futex_wait(&bell->doorbell, seen, 500 * (int64_t)HOST_MS);
         uint32_t now = atomic_load(&bell->doorbell);
         if (now == seen) continue;
         seen = now;
@@ -33,7 +35,7 @@ static void *listen_to_bell(void *argument) {
     }
 }
 
-bool ars__wake_start(struct host *host) {
+bool host_wake_start(struct host *host) {
     pthread_t thread;
     pthread_attr_t attributes;
     host->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -41,11 +43,11 @@ bool ars__wake_start(struct host *host) {
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     int rc = host->bell_fd < 0 ? errno : pthread_create(&thread, &attributes, listen_to_bell, host);
     pthread_attr_destroy(&attributes);
-    if (rc) ars__give_up(host, "cannot listen to the family: %s", strerror(rc));
+    if (rc) host_give_up(host, "cannot listen to the family: %s", strerror(rc));
     return !rc;
 }
 
-bool ars__attention_waiting(struct host *host) {
+bool host_attention_waiting(struct host *host) {
     struct ars__bell *bell = ars__bell_at(host->shm);
     for (uint32_t i = 0; i < (host->n_channels + 63) / 64; i++)
         if (atomic_load(&bell->attention[i])) return true;

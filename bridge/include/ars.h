@@ -129,8 +129,8 @@ ARS_API bool ars_in_continuation(void);
 /* True when no controller drives this process: the place to print results from. */
 ARS_API bool ars_standalone(void);
 
-/* The name of a failure code, as the controller reports it. Never NULL. */
-ARS_API const char *ars_strerror(int code);
+/* The version of libars that the program runs with, such as "0.1.0". It was compiled with ARS_VERSION_MAJOR and so on. */
+ARS_API const char *ars_version(void);
 
 /* ---- rejection loops ------------------------------------------------------------------------------------------ */
 
@@ -163,63 +163,63 @@ ARS_API const char *ars_strerror(int code);
 
 /* ---- private: what the loop macros are made of ------------------------------------------------------------------ */
 
-/* One static record per rs_start in the source. `scope` groups the records of one function, and the order of their
- * lines within it is what an unnamed loop is called by: adding lines above a loop does not rename it. */
-typedef struct ars__site {
+/* A loop mark: one static record per rs_start in the source. `scope` groups the marks of one function, and the order of
+ * their lines within it is what an unnamed loop is called by: adding lines above a loop does not rename it. */
+typedef struct ars__loop_mark {
     const char *file;
     const char *scope;
     const char *func;
     const char *name;
     unsigned line;
     unsigned order; /* counted from 1 once known */
-    struct ars__site *next;
-} ars__site;
+    struct ars__loop_mark *next;
+} ars__loop_mark;
 
-ARS_API void ars__register_sites(ars__site *const *begin, ars__site *const *end);
+ARS_API void ars__register_loop_marks(ars__loop_mark *const *begin, ars__loop_mark *const *end);
 
-/* True on entry into a loop whose function activation carries no mark yet; the macro then gives one. */
-ARS_API bool ars__rs_start(ars__site *site, void *frame, const void *pin);
-ARS_API void ars__rs_mark(void *mark);
+/* True on entry into a loop whose function activation carries no tag yet; the macro then gives one. */
+ARS_API bool ars__rs_start(ars__loop_mark *mark, void *frame, const void *pin);
+ARS_API void ars__rs_tag(void *memory);
 ARS_API void ars__rs_end(void *frame, const char *file, const char *func);
-ARS_API void ars__reject(ars__site *site, bool (*body)(void *), void *context);
+ARS_API void ars__reject(ars__loop_mark *mark, bool (*body)(void *), void *context);
 
-/* Loop identity is (site, frame). Four things in this macro keep the optimiser from blurring it:
+/* Loop identity is (mark, frame). Four things in this macro keep the optimiser from blurring it:
  *  - &&ars__pin: a function whose label's address escapes cannot be inlined by Clang, and one that calls alloca cannot
  *    be inlined by GCC; so a recursive function keeps one frame per activation.
  *  - its value: GCC does inline an always_inline function, and every inlined copy has its own label, while the copies
  *    that peeling and unrolling make share one.
- *  - the record is a static object, so copies of the call (peeling, unrolling, cloning) share it.
+ *  - the mark is a static object, so copies of the call (peeling, unrolling, cloning) share it.
  *  - the alloca of a first entry lives as long as the activation and holds a number that no other has. A retry finds it
  *    where it was; a fresh activation that happens to sit at the same frame address does not: that is how a loop left
  *    by return and entered again is told from a retry. */
-#define ARS__RS_CALL(site)                                                                                             \
+#define ARS__RS_CALL(mark)                                                                                             \
     ars__pin:                                                                                                          \
-    if (ars__rs_start((site), __builtin_frame_address(0), &&ars__pin)) ars__rs_mark(__builtin_alloca(32));             \
+    if (ars__rs_start((mark), __builtin_frame_address(0), &&ars__pin)) ars__rs_tag(__builtin_alloca(32));              \
     (void)0;
 
 #ifdef __cplusplus
 } /* extern "C" */
 
 namespace ars_detail {
-/* A static member of a template is set up before main for every loop in the program, reached or not. The record itself
+/* A static member of a template is set up before main for every loop in the program, reached or not. The mark itself
  * has no initialiser of its own: the two would run in either order, and the later one undo the registration. */
-template <class Tag> struct site_of {
-    static ars__site site;
+template <class Tag> struct loop_mark_of {
+    static ars__loop_mark mark;
     struct registrar {
         registrar() {
-            ars__site s = {Tag::file(), Tag::func(), Tag::func(), Tag::name(), Tag::line(), 0, 0};
-            ars__site *p = &site;
-            site = s;
-            ars__register_sites(&p, &p + 1);
+            ars__loop_mark made = {Tag::file(), Tag::func(), Tag::func(), Tag::name(), Tag::line(), 0, 0};
+            ars__loop_mark *p = &mark;
+            mark = made;
+            ars__register_loop_marks(&p, &p + 1);
         }
     };
     static registrar registered;
 };
-template <class Tag> ars__site site_of<Tag>::site;
-template <class Tag> typename site_of<Tag>::registrar site_of<Tag>::registered;
+template <class Tag> ars__loop_mark loop_mark_of<Tag>::mark;
+template <class Tag> typename loop_mark_of<Tag>::registrar loop_mark_of<Tag>::registered;
 } // namespace ars_detail
 
-#define ARS__SITE_HERE(loop_name)                                                                                      \
+#define ARS__LOOP_MARK_HERE(loop_name)                                                                                 \
     static const char *const ars__func = __func__;                                                                     \
     struct ars__tag {                                                                                                  \
         static const char *file() { return __FILE__; }                                                                 \
@@ -227,38 +227,38 @@ template <class Tag> typename site_of<Tag>::registrar site_of<Tag>::registered;
         static const char *name() { return loop_name; }                                                                \
         static unsigned line() { return __LINE__; }                                                                    \
     };                                                                                                                 \
-    (void)ars_detail::site_of<ars__tag>::registered;
-#define ARS__SITE ars_detail::site_of<ars__tag>::site
+    (void)ars_detail::loop_mark_of<ars__tag>::registered;
+#define ARS__LOOP_MARK ars_detail::loop_mark_of<ars__tag>::mark
 
 #else
 
-/* The linker gathers the pointers to all records of one program or shared library into one section. */
-extern ars__site *const __start_ars_sites[] __attribute__((weak, visibility("hidden")));
-extern ars__site *const __stop_ars_sites[] __attribute__((weak, visibility("hidden")));
+/* The linker gathers the pointers to all marks of one program or shared library into one section. */
+extern ars__loop_mark *const __start_ars_loop_marks[] __attribute__((weak, visibility("hidden")));
+extern ars__loop_mark *const __stop_ars_loop_marks[] __attribute__((weak, visibility("hidden")));
 #ifndef ARS__NO_REGISTER /* for files without loops that are also linked without libars: ars-host, the Python module */
 static void __attribute__((constructor, unused)) ars__register_module(void) {
-    if (__start_ars_sites) ars__register_sites(__start_ars_sites, __stop_ars_sites);
+    if (__start_ars_loop_marks) ars__register_loop_marks(__start_ars_loop_marks, __stop_ars_loop_marks);
 }
 #endif
 
-#define ARS__SITE_HERE(loop_name)                                                                                      \
-    static ars__site ars__here = {__FILE__, __func__, __func__, loop_name, __LINE__, 0, 0};                            \
-    static ars__site *const ars__listed __attribute__((section("ars_sites"), used)) = &ars__here;                      \
+#define ARS__LOOP_MARK_HERE(loop_name)                                                                                 \
+    static ars__loop_mark ars__here = {__FILE__, __func__, __func__, loop_name, __LINE__, 0, 0};                       \
+    static ars__loop_mark *const ars__listed __attribute__((section("ars_loop_marks"), used)) = &ars__here;            \
     (void)ars__listed;
-#define ARS__SITE ars__here
+#define ARS__LOOP_MARK ars__here
 #endif
 
 #define ARS__RS_START(loop_name)                                                                                       \
     (__extension__({                                                                                                   \
         __label__ ars__pin;                                                                                            \
-        ARS__SITE_HERE(loop_name)                                                                                      \
-        ARS__RS_CALL(&ARS__SITE)                                                                                       \
+        ARS__LOOP_MARK_HERE(loop_name)                                                                                 \
+        ARS__RS_CALL(&ARS__LOOP_MARK)                                                                                  \
     }))
 
 #define ARS__REJECT(loop_name, body, context)                                                                          \
     (__extension__({                                                                                                   \
-        ARS__SITE_HERE(loop_name)                                                                                      \
-        ars__reject(&ARS__SITE, (body), (context));                                                                    \
+        ARS__LOOP_MARK_HERE(loop_name)                                                                                 \
+        ars__reject(&ARS__LOOP_MARK, (body), (context));                                                               \
     }))
 
 #endif /* ARS_H */

@@ -130,6 +130,9 @@ inline bool in_continuation() {
 inline bool standalone() {
     return ars_standalone();
 }
+inline const char *version() {
+    return ars_version();
+}
 
 /* Calls model() once per trace and returns the program's exit code. An exception that leaves the model ends the
  * process through std::terminate, for it cannot pass through the C code in between. */
@@ -162,25 +165,25 @@ namespace detail {
  * Two limits. GCC 14 and later number lambdas of different parameter lists apart, so loops that sit within several such
  * lambdas of one function may be ordered otherwise than by Clang. A lambda that initialises a global variable carries
  * that variable's name with GCC and none with Clang. A name, ars::reject("name", ...), is free of both. */
-struct reject_site {
+struct reject_call {
     const char *type;   /* mangled name of the body's type */
     const char *pretty; /* a __PRETTY_FUNCTION__ that spells the body's type */
     const char *unit;   /* the source file compiled: static functions of two files may share a name */
-    reject_site *next;
-    ars__site site;
+    reject_call *next;
+    ars__loop_mark mark;
     unsigned line; /* of the call; 0 until it is first made */
 
-    reject_site(const char *type_name, const char *pretty_name, const char *unit_name);
+    reject_call(const char *type_name, const char *pretty_name, const char *unit_name);
 };
 
-inline reject_site *&reject_sites() {
-    static reject_site *first = nullptr;
+inline reject_call *&reject_calls() {
+    static reject_call *first = nullptr;
     return first;
 }
 
-inline reject_site::reject_site(const char *type_name, const char *pretty_name, const char *unit_name)
-    : type(type_name), pretty(pretty_name), unit(unit_name), next(reject_sites()), site(), line(0) {
-    reject_sites() = this;
+inline reject_call::reject_call(const char *type_name, const char *pretty_name, const char *unit_name)
+    : type(type_name), pretty(pretty_name), unit(unit_name), next(reject_calls()), mark(), line(0) {
+    reject_calls() = this;
 }
 
 struct reject_place {
@@ -196,23 +199,23 @@ inline std::string reject_demangle(const char *mangled) {
     return name;
 }
 
-/* All numbers that directly follow `mark` in `text`, in order. */
-inline std::vector<unsigned> reject_numbers(const std::string &text, char mark) {
+/* All numbers that directly follow `sign` in `text`, in order. */
+inline std::vector<unsigned> reject_numbers(const std::string &text, char sign) {
     std::vector<unsigned> numbers;
-    for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1))
+    for (std::size_t at = text.find(sign); at != std::string::npos; at = text.find(sign, at + 1))
         numbers.push_back(static_cast<unsigned>(std::strtoul(text.c_str() + at + 1, nullptr, 10)));
     return numbers;
 }
 
-inline reject_place reject_place_of(const reject_site &site) {
-    const std::string name = reject_demangle(site.type);
+inline reject_place reject_place_of(const reject_call &call) {
+    const std::string name = reject_demangle(call.type);
     std::size_t end = name.size();
-    for (const char *mark : {"{lambda(", "'lambda", "$_"}) end = std::min(end, name.find(mark));
+    for (const char *sign : {"{lambda(", "'lambda", "$_"}) end = std::min(end, name.find(sign));
     if (end >= 2 && name.compare(end - 2, 2, "::") == 0) end -= 2;
     reject_place place = {name.substr(0, end), {}};
     if (place.scope.find('(') == std::string::npos) place.scope += "()"; /* main has no mangled parameters */
 #ifdef __clang__
-    const std::string pretty = site.pretty; /* "... [F = (lambda at file:line:column)]" */
+    const std::string pretty = call.pretty; /* "... [F = (lambda at file:line:column)]" */
     const std::size_t column = pretty.rfind(':'), line = pretty.rfind(':', column - 1);
     place.order = {reject_numbers(pretty.substr(line), ':')};
 #else
@@ -222,77 +225,77 @@ inline reject_place reject_place_of(const reject_site &site) {
 }
 
 /* Whether `a` stands before `b`. Calls that one macro expands to can share a place: their type names then decide. */
-inline bool reject_before(const reject_site &a, const reject_place &at_a, const reject_site &b,
+inline bool reject_before(const reject_call &a, const reject_place &at_a, const reject_call &b,
                           const reject_place &at_b) {
     if (at_a.order != at_b.order) return at_a.order < at_b.order;
     const std::size_t length_a = std::strlen(a.type), length_b = std::strlen(b.type);
     return length_a != length_b ? length_a < length_b : std::strcmp(a.type, b.type) < 0;
 }
 
-inline bool reject_is_lambda(const reject_site &site) {
+inline bool reject_is_lambda(const reject_call &call) {
 #ifdef __clang__
-    return std::strstr(site.pretty, " = (lambda at ") != nullptr;
+    return std::strstr(call.pretty, " = (lambda at ") != nullptr;
 #else
-    const std::string pretty = site.pretty, ending = "<lambda()>]";
+    const std::string pretty = call.pretty, ending = "<lambda()>]";
     return pretty.size() > ending.size() && pretty.compare(pretty.size() - ending.size(), ending.size(), ending) == 0;
 #endif
 }
 
-/* Names a site at its first call. The name lives as long as the program. */
-inline void reject_name(reject_site &site, const char *file, unsigned line) {
-    if (!reject_is_lambda(site))
+/* Names a call when it is first made. The name lives as long as the program. */
+inline void reject_name(reject_call &call, const char *file, unsigned line) {
+    if (!reject_is_lambda(call))
         throw std::logic_error(std::string("ars::reject at ") + file + ":" + std::to_string(line) +
                                ": an unnamed loop needs a lambda written in the call; give the loop a name");
-    const reject_place place = reject_place_of(site);
+    const reject_place place = reject_place_of(call);
     unsigned order = 0;
-    for (const reject_site *other = reject_sites(); other; other = other->next) {
-        if (other == &site || std::strcmp(other->unit, site.unit) != 0) continue;
+    for (const reject_call *other = reject_calls(); other; other = other->next) {
+        if (other == &call || std::strcmp(other->unit, call.unit) != 0) continue;
         const reject_place at = reject_place_of(*other);
-        if (at.scope == place.scope && reject_before(*other, at, site, place)) ++order;
+        if (at.scope == place.scope && reject_before(*other, at, call, place)) ++order;
     }
     const char *slash = std::strrchr(file, '/');
     const std::string *name =
         new std::string(std::string(slash ? slash + 1 : file) + ":" + place.scope + "#" + std::to_string(order));
-    site.site.file = file;
-    site.site.scope = site.site.func = "reject";
-    site.site.name = name->c_str();
-    site.site.line = site.line = line;
+    call.mark.file = file;
+    call.mark.scope = call.mark.func = "reject";
+    call.mark.name = name->c_str();
+    call.mark.line = call.line = line;
 }
 
-inline ars__site *reject_here(reject_site &site, const char *file, unsigned line) {
-    if (site.line == 0) reject_name(site, file, line);
-    if (site.line != line)
+inline ars__loop_mark *reject_here(reject_call &call, const char *file, unsigned line) {
+    if (call.line == 0) reject_name(call, file, line);
+    if (call.line != line)
         throw std::logic_error(std::string("ars::reject: one unnamed body is used at lines ") +
-                               std::to_string(site.line) + " and " + std::to_string(line) + " of " + file +
+                               std::to_string(call.line) + " and " + std::to_string(line) + " of " + file +
                                "; give each loop a name");
-    return &site.site;
+    return &call.mark;
 }
 
 /* One per body type, on the list before main even if the call is never reached. */
 template <class F> struct reject_of {
     static const char *pretty() { return __PRETTY_FUNCTION__; }
-    static reject_site site;
+    static reject_call call;
 };
 #ifdef __GXX_RTTI
-template <class F> reject_site reject_of<F>::site(typeid(F).name(), reject_of<F>::pretty(), __BASE_FILE__);
+template <class F> reject_call reject_of<F>::call(typeid(F).name(), reject_of<F>::pretty(), __BASE_FILE__);
 #endif
 
 struct reject_named {
     std::string name;
-    ars__site site;
+    ars__loop_mark mark;
     reject_named *next;
 };
 
 /* The record of a name: one for the whole program, so two bodies of one name are one loop. */
-inline ars__site *reject_by_name(const char *name) {
+inline ars__loop_mark *reject_by_name(const char *name) {
     static reject_named *first = nullptr;
     for (reject_named *known = first; known; known = known->next)
-        if (known->name == name) return &known->site;
+        if (known->name == name) return &known->mark;
     first = new reject_named{name, {}, first};
-    first->site.file = __FILE__;
-    first->site.scope = first->site.func = "reject";
-    first->site.name = first->name.c_str();
-    return &first->site;
+    first->mark.file = __FILE__;
+    first->mark.scope = first->mark.func = "reject";
+    first->mark.name = first->name.c_str();
+    return &first->mark;
 }
 
 /* GCC forgets __extension__ when it instantiates a template. */
@@ -301,11 +304,11 @@ inline ars__site *reject_by_name(const char *name) {
 
 /* The loop itself. It is never inlined, so its frame stands for one activation of the loop (see ARS__RS_CALL). An
  * exception that leaves the body passes through: libars sees the loop left at its next call and says so. */
-template <class F> __attribute__((noinline)) void reject_loop(ars__site *site, F &body) {
+template <class F> __attribute__((noinline)) void reject_loop(ars__loop_mark *mark, F &body) {
     for (;;) {
         (__extension__({
             __label__ ars__pin;
-            ARS__RS_CALL(site)
+            ARS__RS_CALL(mark)
         }));
         if (body()) {
             ars_rs_end();
@@ -316,13 +319,13 @@ template <class F> __attribute__((noinline)) void reject_loop(ars__site *site, F
 
 #pragma GCC diagnostic pop
 
-template <class F> void reject_again(ars__site *site, F &body) {
+template <class F> void reject_again(ars__loop_mark *mark, F &body) {
     typedef typename std::remove_reference<F>::type callable;
     struct trampoline {
         static bool run(void *target) { return (**static_cast<callable **>(target))(); }
     };
     callable *target = std::addressof(body);
-    ars__reject(site, &trampoline::run, &target);
+    ars__reject(mark, &trampoline::run, &target);
 }
 
 } // namespace detail
@@ -333,7 +336,7 @@ template <class F> void reject(F &&body, const char *file = __builtin_FILE(), un
     static_assert(!std::is_lvalue_reference<F>::value,
                   "ars::reject without a name needs a lambda written in the call; else ars::reject(\"name\", body)");
 #ifdef __GXX_RTTI
-    detail::reject_loop(detail::reject_here(detail::reject_of<F>::site, file, line), body);
+    detail::reject_loop(detail::reject_here(detail::reject_of<F>::call, file, line), body);
 #else
     static_assert(sizeof(F) == 0, "without RTTI a loop needs a name: ars::reject(\"name\", body)");
 #endif
@@ -352,7 +355,7 @@ void reject_in_place(F &&body, const char *file = __builtin_FILE(), unsigned lin
     static_assert(!std::is_lvalue_reference<F>::value,
                   "ars::reject_in_place without a name needs a lambda written in the call; else give it a name");
 #ifdef __GXX_RTTI
-    detail::reject_again(detail::reject_here(detail::reject_of<F>::site, file, line), body);
+    detail::reject_again(detail::reject_here(detail::reject_of<F>::call, file, line), body);
 #else
     static_assert(sizeof(F) == 0, "without RTTI a loop needs a name: ars::reject_in_place(\"name\", body)");
 #endif

@@ -6,9 +6,16 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "ask.h"
+#include "continuation.h"
+#include "data.h"
+#include "fail.h"
+#include "family.h"
+#include "loops.h"
 #include "process.h"
-
-_Alignas(ARS__PAGE) struct ars__process ars__me;
+#include "sites.h"
+#include "thread_owner.h"
+#include "trace.h"
 
 /* ---- traces ------------------------------------------------------------------------------------------------------------ */
 
@@ -74,6 +81,13 @@ bool ars_standalone(void) {
     return ars__me.role == ARS__ALONE || (ars__me.role == ARS__UNDECIDED && !ars__controlled());
 }
 
+#define TEXT_OF(number) #number
+#define VERSION(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+const char *ars_version(void) {
+    return VERSION(ARS_VERSION_MAJOR, ARS_VERSION_MINOR, ARS_VERSION_PATCH);
+}
+
 /* ---- checks ------------------------------------------------------------------------------------------------------------- */
 
 /* The stack pointer of our caller, which tells whether the innermost loop's function is still there. On x86-64 a
@@ -107,7 +121,7 @@ static void check_no_loop(const char *what, const char *name) {
     struct ars__loop *top = ars__top(&ars__me.loops);
     if (!top) return;
     char loop[200];
-    ars__loop_name(top->site, loop, sizeof loop);
+    ars__loop_name(top->mark, loop, sizeof loop);
     ars__fail(ARS_FAIL_OBSERVE_IN_LOOP, 0,
               "%s(\"%.80s\") was called inside the loop %s. Observe after the loop; if the loop was over, it was left "
               "without "
@@ -126,10 +140,10 @@ static void record_params(struct ars_wire_sample *record, const ars_dist *prior)
 
 static double sample_latent(const char *name, const ars_dist *prior) {
     struct ars__trace *t = &ars__me.trace;
-    uint32_t site = ars__site_id(name, ARS_SITE_SAMPLE, prior->kind);
-    uint32_t instance = ars__instance_take(site);
+    uint32_t site_id = ars__site_id(name, ARS_SITE_SAMPLE, prior->kind);
+    uint32_t instance = ars__instance_take(site_id);
     ars_dist proposal = *prior;
-    if (!ars__prior_proposes(site)) ars__propose(site, instance, prior, &proposal);
+    if (!ars__prior_proposes(site_id)) ars__propose(site_id, instance, prior, &proposal);
     double value = ars__dist_sample(&proposal, &ars__me.rng);
     bool is_prior = proposal.kind == prior->kind && memcmp(&proposal, prior, sizeof proposal) == 0;
     /* A continuation keeps the ratio only, and where the prior proposes that is 1 whatever the density. */
@@ -139,7 +153,7 @@ static double sample_latent(const char *name, const ars_dist *prior) {
         ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.80s\"): the draw is %g with log p = %g and log q = %g", name, value,
                   log_p, log_q);
     const struct ars__loop *top = ars__top(&ars__me.loops);
-    struct ars_wire_sample record = {.site = site,
+    struct ars_wire_sample record = {.site = site_id,
                                      .instance = instance,
                                      .loop = top ? top->record : -1,
                                      .prior = (uint16_t)prior->kind,
@@ -175,7 +189,7 @@ double ars_sample(const char *name, ars_dist d) {
     return isnan(drawn) ? sample(CALLER(sizeof d), name, &d) : drawn;
 }
 
-static __attribute__((noinline)) double draw(const char *caller, const ars_dist *d) {
+static __attribute__((noinline)) double draw_nuisance(const char *caller, const ars_dist *d) {
     check_call(caller, ARS__CALL_DRAW, "nuisance");
     check_dist(d, "ars_draw", "nuisance");
     int kept = errno;
@@ -186,7 +200,7 @@ static __attribute__((noinline)) double draw(const char *caller, const ars_dist 
 
 double ars_draw(ars_dist d) {
     double drawn = quick("nuisance", &d);
-    return isnan(drawn) ? draw(CALLER(sizeof d), &d) : drawn;
+    return isnan(drawn) ? draw_nuisance(CALLER(sizeof d), &d) : drawn;
 }
 
 /* ---- data ------------------------------------------------------------------------------------------------------------------ */

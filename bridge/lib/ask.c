@@ -2,8 +2,13 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ahead.h"
+#include "ask.h"
+#include "fail.h"
 #include "futex.h"
 #include "process.h"
+#include "sites.h"
+#include "trace.h"
 
 void ars__raise_attention(uint32_t channel) {
     struct ars__bell *bell = ars__bell_at(ars__me.shm);
@@ -37,11 +42,11 @@ void ars__ask(enum ars__question kind, const void *request, size_t size, void *r
 }
 
 /* Writes a request that tells the latents [told, told + n) and, if `prior` is given, asks for its site's proposal. */
-static size_t build_step(unsigned char *out, uint32_t site, uint32_t instance, size_t n, const ars_dist *prior) {
+static size_t build_step(unsigned char *out, uint32_t site_id, uint32_t instance, size_t n, const ars_dist *prior) {
     const struct ars_wire_sample *s = (void *)ars__me.trace.samples.bytes;
     struct ars_wire_step step = {.trace = ars__me.trace_number,
                                  .state = ars__me.state,
-                                 .site = site,
+                                 .site = site_id,
                                  .instance = instance,
                                  .n_told = (uint32_t)n};
     size_t size = sizeof step;
@@ -94,23 +99,23 @@ static size_t ask_and_remember(const unsigned char *body, size_t size) {
     return reply_size;
 }
 
-bool ars__prior_proposes(uint32_t site) {
+bool ars__prior_proposes(uint32_t site_id) {
     if (ars__me.flags & ARS_RUN_PROPOSE_PRIOR) return true;
     if ((ars__me.flags & ARS_RUN_LOOPS_PRIOR) && ars__me.loops.depth) return true;
-    return atomic_load_explicit(&ars__me.shm->sites[site].always_prior, memory_order_relaxed) ==
+    return atomic_load_explicit(&ars__me.shm->sites[site_id].always_prior, memory_order_relaxed) ==
            (uint32_t)ars__me.run_number;
 }
 
 /* Question and answer stay in the mailbox, or in the memory of the loop that knows the answer: no copy on the stack,
  * whose pages a forked process would have to copy first. */
-void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_dist *proposal) {
+void ars__propose(uint32_t site_id, uint32_t instance, const ars_dist *prior, ars_dist *proposal) {
     unsigned char *body = ars__me.channel->body;
     size_t untold;
     while ((untold = ars__n_samples(&ars__me.trace) - ars__me.told) > ARS_WIRE_MAX_TOLD) {
         size_t size = build_step(body, ARS_NO_SITE, 0, ARS_WIRE_MAX_TOLD, NULL);
         take_state(body, ars__ask_in_place(ARS__ASK_STEP, size), ARS_WIRE_MAX_TOLD);
     }
-    size_t size = build_step(body, site, instance, untold, prior);
+    size_t size = build_step(body, site_id, instance, untold, prior);
     const struct ars__first *known = recall(body, size);
     ars__script_asks(body, size);
     const unsigned char *reply = NULL;
@@ -132,7 +137,7 @@ void ars__propose(uint32_t site, uint32_t instance, const ars_dist *prior, ars_d
     const unsigned char *at = reply + sizeof(struct ars_wire_reply);
     if (!ars__dist_decode(proposal, at, reply_size - sizeof(struct ars_wire_reply), why, sizeof why)) {
         int n;
-        const char *address = ars__site_address(site, &n);
+        const char *address = ars__site_address(site_id, &n);
         ars__fail(ARS_FAIL_PROTOCOL, 0, "the proposal for %.*s is not valid: %s", n, address, why);
     }
     if (proposal->kind == ARS_DIST_PRIOR) *proposal = *prior;

@@ -5,7 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "continuation.h"
+#include "fail.h"
+#include "family.h"
 #include "process.h"
+#include "trace.h"
 
 /* One list; the numbers are those of wire.h. */
 #define ARS__FAILURES(X)                                                                                               \
@@ -31,8 +35,9 @@
     X(ARS_FAIL_LOST, "lost")                                                                                           \
     X(ARS_FAIL_TRY_TIMEOUT, "try_timeout")
 
-const char *ars_strerror(int code) {
-    switch (code) {
+/* The name of a failure, as the controller reports it. */
+static const char *failure_name(enum ars_failure_kind kind) {
+    switch (kind) {
 #define ARS__CASE(number, name)                                                                                        \
     case number:                                                                                                       \
         return name;
@@ -44,8 +49,8 @@ const char *ars_strerror(int code) {
 }
 
 void ars__where_read(const struct ars__where *where, struct ars_wire_failure *failure) {
-    failure->loop = where ? atomic_load_explicit(&where->loop, memory_order_relaxed) : ARS_NO_SITE;
-    failure->site = where ? atomic_load_explicit(&where->site, memory_order_relaxed) : ARS_NO_SITE;
+    failure->loop = where ? atomic_load_explicit(&where->loop_id, memory_order_relaxed) : ARS_NO_SITE;
+    failure->site = where ? atomic_load_explicit(&where->site_id, memory_order_relaxed) : ARS_NO_SITE;
 }
 
 _Noreturn void ars__fail(enum ars_failure_kind kind, int detail, const char *format, ...) {
@@ -76,7 +81,7 @@ _Noreturn void ars__fail(enum ars_failure_kind kind, int detail, const char *for
         _exit(ARS__EXIT_FAILED);
     default:
         ars__alive_error(failure.text);
-        fprintf(stderr, "libars: %s: %s\n", ars_strerror((int)kind), failure.text);
+        fprintf(stderr, "libars: %s: %s\n", failure_name(kind), failure.text);
         abort();
     }
 }

@@ -12,7 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fail.h"
+#include "fork.h"
 #include "process.h"
+#include "resource_limits.h"
+#include "where.h"
 
 /* A directory's link count is 2 and its subdirectories: one per thread. One system call, no parsing. */
 static bool has_threads(void) {

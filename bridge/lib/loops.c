@@ -1,9 +1,9 @@
 /* loops.c: the stack of open rejection loops, and what rs_start and rs_end do to it.
  *
- * Loop identity is the rs_start record and the caller's frame. With the stack growing down:
- *   same record, same frame, mark in place            a retry
- *   same record, same frame, no mark                  the loop was left and its function called again: an error
- *   deeper frame, or another record in this frame     a loop within the innermost open one
+ * Loop identity is the mark of the rs_start and the caller's frame. With the stack growing down:
+ *   same mark, same frame, tag in place               a retry
+ *   same mark, same frame, no tag                     the loop was left and its function called again: an error
+ *   deeper frame, or another mark in this frame       a loop within the innermost open one
  *   shallower frame                                   the innermost open loop was left: an error
  * See ARS__RS_CALL in ars.h for what keeps the optimiser out of this. */
 #include <errno.h>
@@ -11,19 +11,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ahead.h"
+#include "continuation.h"
+#include "fail.h"
+#include "loops.h"
 #include "process.h"
+#include "rejected_log.h"
+#include "sites.h"
+#include "snapshot.h"
+#include "tables.h"
+#include "thread_owner.h"
+#include "trace.h"
+#include "where.h"
 
 /* The alloca in the macro moves the stack pointer by at least this. */
 enum { MOVED_BY = 16 };
 
-/* Whether the mark is still allocated and untouched. What lies where it was is not enough: that may be a leftover. */
-static bool in_place(const struct ars__mark_of_activation *mark, const char *pointer) {
-    return mark->at && pointer <= mark->below && *(const volatile uint64_t *)mark->at == mark->number;
+/* Whether the tag is still allocated and untouched. What lies where it was is not enough: that may be a leftover. */
+static bool in_place(const struct ars__frame_tag *tag, const char *pointer) {
+    return tag->at && pointer <= tag->below && *(const volatile uint64_t *)tag->at == tag->number;
 }
 
 _Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how) {
     char name[200];
-    ars__loop_name(loop->site, name, sizeof name);
+    ars__loop_name(loop->mark, name, sizeof name);
     ars__fail(
         ARS_FAIL_LOOP_LEFT, 0,
         "the loop %s was left without rs_end (%s). Call rs_end before every way out of it: break, return, exception, "
@@ -31,10 +42,10 @@ _Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how) {
         name, how);
 }
 
-void ars__loop_needs_trace(ars__site *site, const char *what) {
+void ars__loop_needs_trace(ars__loop_mark *mark, const char *what) {
     if (ars__me.in_trace) return;
     char name[200];
-    ars__loop_name(site, name, sizeof name);
+    ars__loop_name(mark, name, sizeof name);
     ars__fail(ARS_FAIL_OUTSIDE_TRACE, 0,
               "%s of %s was called outside a trace: call it from the model that ars_main runs, or after ars_next_trace",
               what, name);
@@ -55,32 +66,32 @@ void ars__loops_reset(void) {
 }
 
 /* The entry of this activation, which is the last one. Forgets activations deeper than this frame: they have returned. */
-static struct ars__marked *marked_at(const ars__site *site, const char *frame) {
-    struct ars__marks *m = &ars__me.marks;
+static struct ars__tagged_frame *tagged_at(const ars__loop_mark *mark, const char *frame) {
+    struct ars__tagged_frames *m = &ars__me.tagged;
     while (m->n && m->at[m->n - 1].frame < frame) m->n--;
     for (size_t i = m->n; i-- > 0 && m->at[i].frame == frame;)
-        if (m->at[i].site == site) return &m->at[i];
+        if (m->at[i].mark == mark) return &m->at[i];
     if (m->n == m->room) {
-        size_t room = m->room ? 4 * m->room : ARS__FEW_MARKS;
-        struct ars__marked *grown =
-            m->room ? ars__enlarge(m->at, m->n * sizeof *m->at, room * sizeof *m->at) : ars__me.few.marks;
+        size_t room = m->room ? 4 * m->room : ARS__FEW_FRAMES;
+        struct ars__tagged_frame *grown =
+            m->room ? ars__enlarge(m->at, m->n * sizeof *m->at, room * sizeof *m->at) : ars__me.few.tagged;
         if (!grown) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the table of loops");
         m->at = grown;
         m->room = room;
     }
-    m->at[m->n] = (struct ars__marked){.site = site, .frame = frame};
+    m->at[m->n] = (struct ars__tagged_frame){.mark = mark, .frame = frame};
     return &m->at[m->n++];
 }
 
-/* The macro calls this right after an entry that found no mark in place. */
-void ars__rs_mark(void *memory) {
+/* The macro calls this right after an entry that found no tag in place. */
+void ars__rs_tag(void *memory) {
     struct ars__loop *top = ars__top(&ars__me.loops);
     uint64_t *at = memory;
-    *at = ++ars__me.marks.last_number;
-    top->mark.at = at;
-    top->mark.number = *at;
-    top->mark.settled = __builtin_frame_address(0);
-    marked_at(top->site, top->frame)->mark = top->mark;
+    *at = ++ars__me.tagged.last_number;
+    top->tag.at = at;
+    top->tag.number = *at;
+    top->tag.settled = __builtin_frame_address(0);
+    tagged_at(top->mark, top->frame)->tag = top->tag;
 }
 
 static struct ars__loop *push(void) {
@@ -130,34 +141,34 @@ void ars__loop_close(void) {
     ars__try_ends();
     ars__me.loops.depth--;
     const struct ars__loop *outer = ars__top(&ars__me.loops);
-    ars__at_loop(outer ? outer->address : ARS_NO_SITE);
+    ars__at_loop(outer ? outer->site_id : ARS_NO_SITE);
 }
 
-struct ars__loop *ars__loop_open(ars__site *site, const char *frame) {
+struct ars__loop *ars__loop_open(ars__loop_mark *mark, const char *frame) {
     struct ars__trace *t = &ars__me.trace;
     struct ars__loop *outer = ars__top(&ars__me.loops);
     int32_t parent = outer ? outer->record : -1;
     ars__script_close(outer);
     struct ars__loop *loop = push();
-    loop->site = site;
+    loop->mark = mark;
     loop->frame = frame;
     loop->tries = 1;
     loop->in_place = false;
     if (ars__me.role == ARS__RUN_P) {
         loop->record = -1;
-        loop->address = outer->address;
+        loop->site_id = outer->site_id;
         ars__me.loops.depth++;
         return loop;
     }
     char name[ARS_WIRE_MAX_NAME + 1];
-    ars__loop_name(site, name, sizeof name);
+    ars__loop_name(mark, name, sizeof name);
     struct ars_wire_loop record = {.site = ars__site_id(name, ARS_SITE_LOOP, 0), .parent = parent, .tries = 1};
     record.instance = ars__instance_take(record.site);
-    loop->address = record.site;
+    loop->site_id = record.site;
     loop->record = (int32_t)ars__n_loops(t);
     ars__buffer_add(&t->loops, &record, sizeof record);
     ars__buffer_add(&t->slots, &(uint32_t){ARS__NO_SLOT}, sizeof(uint32_t));
-    loop->entry = ars__trace_mark(t);
+    loop->entry = ars__trace_position(t);
     loop->entry_state = ars__me.state;
     loop->entry_told = ars__me.told;
     loop->try_ratio = 0;
@@ -165,17 +176,17 @@ struct ars__loop *ars__loop_open(ars__site *site, const char *frame) {
     loop->recorded = 0;
     ars__me.loops.depth++;
     t->entries++;
-    ars__at_loop(loop->address);
+    ars__at_loop(loop->site_id);
     return loop;
 }
 
-static bool enter(ars__site *site, const char *frame, const char *pointer, const void *pin) {
-    struct ars__loop *loop = ars__loop_open(site, frame);
+static bool enter(ars__loop_mark *mark, const char *frame, const char *pointer, const void *pin) {
+    struct ars__loop *loop = ars__loop_open(mark, frame);
     loop->pin = pin;
-    loop->mark = marked_at(site, frame)->mark;
-    /* Elsewhere than settled, what looks like the mark may be a leftover in an array of variable length. */
-    bool fresh = pointer != loop->mark.settled || !in_place(&loop->mark, pointer);
-    if (fresh) loop->mark = (struct ars__mark_of_activation){.below = pointer - MOVED_BY};
+    loop->tag = tagged_at(mark, frame)->tag;
+    /* Elsewhere than settled, what looks like the tag may be a leftover in an array of variable length. */
+    bool fresh = pointer != loop->tag.settled || !in_place(&loop->tag, pointer);
+    if (fresh) loop->tag = (struct ars__frame_tag){.below = pointer - MOVED_BY};
     if (ars__me.role == ARS__RUN_P) return fresh;
     if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
         ars__snapshot_at_entry(loop);
@@ -189,7 +200,7 @@ static bool enter(ars__site *site, const char *frame, const char *pointer, const
 void ars__loop_again(struct ars__loop *loop) {
     if (++loop->tries > ars__me.max_tries) {
         char name[200];
-        ars__loop_name(loop->site, name, sizeof name);
+        ars__loop_name(loop->mark, name, sizeof name);
         ars__fail(ARS_FAIL_TOO_MANY_TRIES, 0,
                   "the loop %s was not accepted in %llu tries. If it can be accepted at all, raise max_tries", name,
                   (unsigned long long)ars__me.max_tries);
@@ -210,30 +221,31 @@ void ars__loop_again(struct ars__loop *loop) {
     ars__me.told = loop->entry_told;
 }
 
-static __attribute__((noinline)) bool start(ars__site *site, const char *frame, const char *pointer, const void *pin) {
+static __attribute__((noinline)) bool start(ars__loop_mark *mark, const char *frame, const char *pointer,
+                                            const void *pin) {
     int kept = errno;
     ars__thread_check(ARS__CALL_RS_START);
-    ars__loop_needs_trace(site, "rs_start");
+    ars__loop_needs_trace(mark, "rs_start");
     struct ars__loop *top = ars__top(&ars__me.loops);
-    if (top && top->site == site && top->frame == frame) {
-        if (pin != top->pin || !in_place(&top->mark, pointer))
+    if (top && top->mark == mark && top->frame == frame) {
+        if (pin != top->pin || !in_place(&top->tag, pointer))
             ars__loop_left(top, "its function was called again, or an array of variable length stands before rs_start");
-        if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_rejected(top);
+        if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_tried(top, false);
         ars__loop_again(top);
         errno = kept;
         return false;
     }
     if (top && frame > top->frame) ars__loop_left(top, "its function had ended when another loop began");
     for (size_t i = 0; i < ars__me.loops.depth; i++)
-        if (ars__me.loops.at[i].site == site && ars__me.loops.at[i].frame == frame)
+        if (ars__me.loops.at[i].mark == mark && ars__me.loops.at[i].frame == frame)
             ars__loop_left(top, "a loop around it was tried again");
-    bool fresh = enter(site, frame, pointer, pin);
+    bool fresh = enter(mark, frame, pointer, pin);
     errno = kept;
     return fresh;
 }
 
-bool ars__rs_start(ars__site *site, void *frame, const void *pin) {
-    return ars__me.role != ARS__ALONE && start(site, frame, __builtin_frame_address(0), pin);
+bool ars__rs_start(ars__loop_mark *mark, void *frame, const void *pin) {
+    return ars__me.role != ARS__ALONE && start(mark, frame, __builtin_frame_address(0), pin);
 }
 
 void ars__rs_end(void *frame, const char *file, const char *func) {
@@ -249,7 +261,7 @@ void ars__rs_end(void *frame, const char *file, const char *func) {
             slash ? slash + 1 : file, func);
     }
     if ((char *)frame > top->frame) ars__loop_left(top, "rs_end of a loop around it was called");
-    if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_accepted(top);
+    if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_tried(top, true);
     if (ars__recording_rejected()) ars__rejected_close(top);
     ars__loop_close();
 }

@@ -8,7 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "family.h"
 #include "process.h"
+#include "segment.h"
 
 /* The guard in front is memory of nobody: what the simulator allocates next is placed right below it. */
 static char *map_behind_guard(int fd, uint64_t size) {

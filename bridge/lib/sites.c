@@ -4,61 +4,61 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ask.h"
+#include "fail.h"
+#include "loops.h"
 #include "process.h"
+#include "sites.h"
+#include "tables.h"
+#include "where.h"
 #include "wire_check.h"
 
-/* ---- rs_start records of the program ------------------------------------------------------------------------------ */
+/* ---- loop marks of the program ----------------------------------------------------------------------------------- */
 
-static ars__site list_end;
-static ars__site *listed = &list_end;
+/* Not even the last mark of the list has no successor: one without is not listed yet. */
+static ars__loop_mark *first_mark(void) {
+    return ars__me.marks.first ? ars__me.marks.first : &ars__me.marks.end;
+}
 
-void ars__register_sites(ars__site *const *begin, ars__site *const *end) {
-    for (ars__site *const *s = begin; s < end; s++) {
+/* Called before main, by every module with loops. */
+void ars__register_loop_marks(ars__loop_mark *const *begin, ars__loop_mark *const *end) {
+    for (ars__loop_mark *const *s = begin; s < end; s++) {
         if (!*s || (*s)->next) continue; /* every source file of a module registers the whole module */
-        (*s)->next = listed;
-        listed = *s;
+        (*s)->next = first_mark();
+        ars__me.marks.first = *s;
     }
 }
 
-static bool same_scope(const ars__site *a, const ars__site *b) {
+static bool same_scope(const ars__loop_mark *a, const ars__loop_mark *b) {
     return strcmp(a->file, b->file) == 0 && strcmp(a->scope, b->scope) == 0;
 }
 
 /* The number of different lines above this one that hold an rs_start of the same function. */
-static unsigned order_of(const ars__site *site) {
+static unsigned order_of(const ars__loop_mark *mark) {
     unsigned order = 0;
-    for (const ars__site *s = listed; s != &list_end; s = s->next) {
-        if (s->line >= site->line || !same_scope(s, site)) continue;
+    for (const ars__loop_mark *s = first_mark(); s != &ars__me.marks.end; s = s->next) {
+        if (s->line >= mark->line || !same_scope(s, mark)) continue;
         bool repeated = false; /* an inline function of a header has one record per source file */
-        for (const ars__site *t = listed; t != s; t = t->next) repeated |= t->line == s->line && same_scope(t, s);
+        for (const ars__loop_mark *t = first_mark(); t != s; t = t->next)
+            repeated |= t->line == s->line && same_scope(t, s);
         order += !repeated;
     }
     return order;
 }
 
-void ars__loop_name(ars__site *site, char *text, size_t size) {
-    if (site->name[0]) {
-        snprintf(text, size, "%s", site->name);
+void ars__loop_name(ars__loop_mark *mark, char *text, size_t size) {
+    if (mark->name[0]) {
+        snprintf(text, size, "%s", mark->name);
         return;
     }
-    if (!site->order) site->order = order_of(site) + 1;
-    const char *slash = strrchr(site->file, '/');
-    snprintf(text, size, "%s:%s#%u", slash ? slash + 1 : site->file, site->func ? site->func : "?", site->order - 1);
+    if (!mark->order) mark->order = order_of(mark) + 1;
+    const char *slash = strrchr(mark->file, '/');
+    snprintf(text, size, "%s:%s#%u", slash ? slash + 1 : mark->file, mark->func ? mark->func : "?", mark->order - 1);
 }
 
 /* ---- names to ids -------------------------------------------------------------------------------------------------- */
 
 #define NO_PATH 0xffffffffu
-
-struct entry {
-    char *name; /* NULL: empty */
-    uint32_t hash, path, id;
-    enum ars_site_kind kind;
-    unsigned dist; /* as the host knows it: a copy, because a forked process maps the segment's pages anew */
-};
-
-static struct entry *table;
-static size_t table_room, table_used;
 
 static uint32_t hash_of(const char *name, uint32_t path, enum ars_site_kind kind) {
     uint32_t h = 2166136261u ^ path * 2654435761u ^ (uint32_t)kind << 24;
@@ -66,22 +66,24 @@ static uint32_t hash_of(const char *name, uint32_t path, enum ars_site_kind kind
     return h;
 }
 
-static struct entry *find(const char *name, uint32_t path, enum ars_site_kind kind, uint32_t hash) {
-    for (size_t i = hash & (table_room - 1);; i = (i + 1) & (table_room - 1)) {
-        struct entry *e = &table[i];
+static struct ars__named_site *find_entry(const char *name, uint32_t path, enum ars_site_kind kind, uint32_t hash) {
+    const struct ars__site_table *t = &ars__me.sites;
+    for (size_t i = hash & (t->room - 1);; i = (i + 1) & (t->room - 1)) {
+        struct ars__named_site *e = &t->at[i];
         if (!e->name) return e;
         if (e->hash == hash && e->path == path && e->kind == kind && strcmp(e->name, name) == 0) return e;
     }
 }
 
-static void grow(void) {
-    struct entry *old = table;
-    size_t old_room = table_room;
-    table_room = old_room ? 2 * old_room : 64;
-    table = calloc(table_room, sizeof *table);
-    if (!table) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the table of sites");
+static void grow_table(void) {
+    struct ars__site_table *t = &ars__me.sites;
+    struct ars__named_site *old = t->at;
+    size_t old_room = t->room;
+    t->room = old_room ? 2 * old_room : 64;
+    t->at = calloc(t->room, sizeof *t->at);
+    if (!t->at) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the table of sites");
     for (size_t i = 0; i < old_room; i++)
-        if (old[i].name) *find(old[i].name, old[i].path, old[i].kind, old[i].hash) = old[i];
+        if (old[i].name) *find_entry(old[i].name, old[i].path, old[i].kind, old[i].hash) = old[i];
     free(old);
 }
 
@@ -163,16 +165,16 @@ static uint32_t ask_host(const char *name, uint32_t path, enum ars_site_kind kin
 
 uint32_t ars__site_id(const char *name, enum ars_site_kind kind, unsigned dist) {
     const struct ars__loop *top = ars__top(&ars__me.loops);
-    uint32_t path = top ? top->address : NO_PATH;
+    uint32_t path = top ? top->site_id : NO_PATH;
     uint32_t hash = hash_of(name, path, kind);
-    if (table_used * 2 >= table_room) grow();
-    struct entry *e = find(name, path, kind, hash);
+    if (ars__me.sites.used * 2 >= ars__me.sites.room) grow_table();
+    struct ars__named_site *e = find_entry(name, path, kind, hash);
     if (!e->name) {
         uint32_t id = ask_host(name, path, kind, dist);
         char *copy = strdup(name);
         if (!copy) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the name of a site");
-        *e = (struct entry){copy, hash, path, id, kind, ars__me.shm->sites[id].dist};
-        table_used++;
+        *e = (struct ars__named_site){copy, hash, path, id, kind, ars__me.shm->sites[id].dist};
+        ars__me.sites.used++;
     }
     if (e->dist != dist) {
         int n;
@@ -210,11 +212,11 @@ static struct ars__met *met_at(uint32_t id) {
     return &m->at[id];
 }
 
-uint32_t ars__instance_take(uint32_t site) {
-    return met_at(site)->count++;
+uint32_t ars__instance_take(uint32_t site_id) {
+    return met_at(site_id)->count++;
 }
-void ars__instance_give_back(uint32_t site) {
-    met_at(site)->count--;
+void ars__instance_give_back(uint32_t site_id) {
+    met_at(site_id)->count--;
 }
 void ars__instances_reset(void) {
     ars__me.instances.trace++;

@@ -4,7 +4,6 @@
  * used up: a rejected one goes on as the next try, an accepted one cannot, so the snapshot forks another. Under p it
  * makes tries until it is accepted. Its only effect is a few counters in the snapshot's slot. */
 #include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +11,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ahead.h"
+#include "ask.h"
+#include "continuation.h"
 #include "crash_says.h"
+#include "fail.h"
+#include "fork.h"
 #include "futex.h"
+#include "loops.h"
 #include "process.h"
+#include "resource_limits.h"
+#include "sites.h"
+#include "snapshot.h"
+#include "stray.h"
+#include "trace.h"
+#include "where.h"
 
 static struct ars__snapshot *slot_at(uint32_t slot) {
     return ars__snapshot_at(ars__me.shm, ars__me.per_worker, ars__me.worker, slot);
@@ -24,21 +35,7 @@ static uint32_t channel_of(uint32_t slot) {
     return ars__snapshot_channel(ars__me.n_workers, ars__me.per_worker, ars__me.worker, slot);
 }
 
-/* Which snapshot sits in which slot is known to this process alone. */
-static pid_t pids[ARS__MAX_SNAPSHOTS];
-
-/* The last run under p is made by the snapshot itself, which nobody needs any more then. */
-static bool is_snapshot;
-
 /* ---- continuations ------------------------------------------------------------------------------------------------- */
-
-/* Streams: 0 is the main run; then one per continuation, named by the loop entry, the side and a number. */
-ars__rng ars__stream(enum ars__role role, uint32_t number) {
-    uint64_t stream = (uint64_t)ars__me.trace.entries << 32 | (uint64_t)(role == ARS__RUN_P) << 31 | number;
-    ars__rng rng;
-    ars__rng_init(&rng, ars__me.seed, ars__me.trace_number, stream);
-    return rng;
-}
 
 _Noreturn static void snapshot_done(enum ars__snapshot_status status) {
     atomic_store(&ars__me.snapshot->status, status);
@@ -48,32 +45,15 @@ _Noreturn static void snapshot_done(enum ars__snapshot_status status) {
 
 /* This continuation has ended as it should. */
 _Noreturn static void leave(void) {
-    if (is_snapshot) snapshot_done(ARS__SLOT_DONE);
+    if (ars__me.is_last_run) snapshot_done(ARS__SLOT_DONE);
     ars__me.snapshot->left = 1;
     _exit(ARS__EXIT_LEFT);
 }
 
-void ars__continuation_rejected(struct ars__loop *root) {
+/* A try of the loop at the root has ended; returns if this continuation goes on. */
+void ars__continuation_tried(const struct ars__loop *root, bool accepted) {
     struct ars__snapshot *s = ars__me.snapshot;
-    if (ars__me.role == ARS__RUN_P) {
-        s->tries_p++;
-        return;
-    }
-    s->s_pq_sum += root->try_ratio == 0 ? 1 : exp(2 * root->try_ratio);
-    if (++s->tries_q == s->want_tries_q) leave();
-}
-
-_Noreturn void ars__continuation_accepted(struct ars__loop *root) {
-    (void)root;
-    struct ars__snapshot *s = ars__me.snapshot;
-    if (ars__me.role == ARS__RUN_P) {
-        s->tries_p++;
-        s->runs_p++;
-    } else {
-        s->tries_q++;
-        s->accepted_q++;
-    }
-    leave();
+    if (ars__continuation_count(&s->estimate, s->want_tries_q, root, accepted)) leave();
 }
 
 /* ---- the snapshot ---------------------------------------------------------------------------------------------------- */
@@ -104,7 +84,7 @@ static void describe_end(struct ars__snapshot *s, int status, const char *what, 
 static bool continue_once(enum ars__role role, uint32_t number) {
     struct ars__snapshot *s = ars__me.snapshot;
     s->left = 0;
-    atomic_store_explicit(&s->where.site, ARS_NO_SITE, memory_order_relaxed);
+    atomic_store_explicit(&s->where.site_id, ARS_NO_SITE, memory_order_relaxed);
     ars__beat(false);
     pid_t pid = ars__fork_patiently(role, "a continuation");
     if (pid == 0) {
@@ -118,7 +98,7 @@ static bool continue_once(enum ars__role role, uint32_t number) {
     if (s->left) return false;
     if (!(status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == ARS__EXIT_FAILED && s->failure.kind)) {
         char name[200];
-        ars__loop_name(ars__top(&ars__me.loops)->site, name, sizeof name);
+        ars__loop_name(ars__top(&ars__me.loops)->mark, name, sizeof name);
         describe_end(s, status, role == ARS__RUN_P ? "a run under p" : "a try under q", name);
     }
     snapshot_done(ARS__SLOT_FAILED);
@@ -133,11 +113,11 @@ static void live_as_snapshot(void) {
     atomic_store(&s->status, ARS__SLOT_RUNNING);
     ars__beat(false);
     s->asked_ahead = ars__ask_ahead(ars__top(&ars__me.loops), 0, s->want_tries_q);
-    for (uint32_t number = 0; s->tries_q < s->want_tries_q; number++)
+    for (uint32_t number = 0; s->estimate.tries_q < s->want_tries_q; number++)
         if (continue_once(ARS__TRY_Q, number)) return;
     for (uint32_t number = 0; number + 1 < s->want_runs_p; number++)
         if (continue_once(ARS__RUN_P, number)) return;
-    is_snapshot = true;
+    ars__me.is_last_run = true;
     ars__me.role = ARS__RUN_P;
     ars__at_site(ARS_NO_SITE);
     ars__me.rng = ars__stream(ARS__RUN_P, s->want_runs_p - 1);
@@ -151,7 +131,7 @@ static uint32_t free_slot(void) {
     for (;;) {
         uint32_t reading = ARS__NO_SLOT;
         for (uint32_t i = 0; i < ars__me.per_worker; i++) {
-            if (pids[i]) continue;
+            if (ars__me.snapshots.pid[i]) continue;
             if (atomic_load(&slot_at(i)->status) == ARS__SLOT_FREE) return i;
             reading = i;
         }
@@ -168,8 +148,7 @@ static uint32_t free_slot(void) {
 
 /* Counted here; the word in the segment is for others to read. Now and then the host is told, who passes it on. */
 static void count_alive(int change) {
-    static uint32_t alive;
-    alive += (uint32_t)change;
+    const uint32_t alive = ars__me.snapshots.alive += (uint32_t)change;
     atomic_store_explicit(&ars__me.mine->snapshots_alive, alive, memory_order_relaxed);
     if (alive && alive % ars__notice_every() == 0) ars__raise_attention(ars__me.worker);
 }
@@ -177,13 +156,12 @@ static void count_alive(int change) {
 void ars__snapshot_at_entry(struct ars__loop *loop) {
     uint32_t slot = free_slot();
     struct ars__snapshot *s = slot_at(slot);
-    s->tries_q = s->accepted_q = s->runs_p = s->tries_p = 0;
-    s->s_pq_sum = 0;
+    s->estimate = (struct ars__estimate){0};
     s->forks = s->asked_ahead = s->used_ahead = 0;
     s->failure.kind = ARS_OK;
     s->first.request_size = 0;
-    atomic_store_explicit(&s->where.loop, loop->address, memory_order_relaxed);
-    atomic_store_explicit(&s->where.site, ARS_NO_SITE, memory_order_relaxed);
+    atomic_store_explicit(&s->where.loop_id, loop->site_id, memory_order_relaxed);
+    atomic_store_explicit(&s->where.site_id, ARS_NO_SITE, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->where.beat, 2, memory_order_relaxed); /* never a number of an earlier trace */
     atomic_store_explicit(&s->where.stray, 0, memory_order_relaxed);
     atomic_store(&s->channel.state, ARS__IDLE);
@@ -203,7 +181,7 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
         live_as_snapshot();
         return;
     }
-    pids[slot] = pid;
+    ars__me.snapshots.pid[slot] = pid;
     atomic_store_explicit(&s->where.pid, (uint32_t)pid, memory_order_relaxed);
     count_alive(1);
     ars__me.trace.snapshots++;
@@ -211,8 +189,8 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
 }
 
 static void reap_slot(uint32_t slot, int *status) {
-    ars__reap(pids[slot], status);
-    pids[slot] = 0;
+    ars__reap(ars__me.snapshots.pid[slot], status);
+    ars__me.snapshots.pid[slot] = 0;
     count_alive(-1);
 }
 
@@ -248,7 +226,7 @@ void ars__snapshots_await(void) {
                 ars__site_address(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site, &n);
             char name[200];
             snprintf(name, sizeof name, "%.*s", n, loop);
-            bool under_p = said == ARS__SLOT_RUNNING && s->tries_q >= s->want_tries_q;
+            bool under_p = said == ARS__SLOT_RUNNING && s->estimate.tries_q >= s->want_tries_q;
             describe_end(s, status, under_p ? "a run under p" : "the snapshot", name);
         }
         atomic_store(&s->status, ARS__SLOT_FAILED);

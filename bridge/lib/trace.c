@@ -3,16 +3,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "ask.h"
+#include "fail.h"
 #include "futex.h"
 #include "process.h"
-
-void *ars__enlarge(void *old, size_t old_size, size_t size) {
-    const char *few = (const char *)&ars__me.few;
-    bool ours = (const char *)old >= few && (const char *)old < few + sizeof ars__me.few;
-    if (!ours) return realloc(old, size);
-    void *grown = malloc(size);
-    return grown ? memcpy(grown, old, old_size) : NULL;
-}
+#include "sites.h"
+#include "tables.h"
+#include "trace.h"
 
 void *ars__buffer_add(struct ars__buffer *b, const void *bytes, size_t size) {
     if (b->used + size > b->room) {
@@ -42,12 +39,12 @@ void ars__trace_reset(struct ars__trace *t) {
     t->snapshots = t->entries = 0;
 }
 
-struct ars__mark ars__trace_mark(const struct ars__trace *t) {
-    struct ars__mark m = {t->samples.used, t->params.used, t->results.used, t->resulted.used, t->loops.used};
+struct ars__position ars__trace_position(const struct ars__trace *t) {
+    struct ars__position m = {t->samples.used, t->params.used, t->results.used, t->resulted.used, t->loops.used};
     return m;
 }
 
-void ars__trace_rewind(struct ars__trace *t, const struct ars__mark *to) {
+void ars__trace_rewind(struct ars__trace *t, const struct ars__position *to) {
     for (size_t at = to->samples; at < t->samples.used; at += sizeof(struct ars_wire_sample))
         ars__instance_give_back(((struct ars_wire_sample *)(void *)(t->samples.bytes + at))->site);
     for (size_t at = to->loops; at < t->loops.used; at += sizeof(struct ars_wire_loop))
@@ -64,8 +61,6 @@ void ars__trace_rewind(struct ars__trace *t, const struct ars__mark *to) {
 
 /* The host is told of every trace that waits for something, and of the others in bulk. */
 enum { TELL_AFTER_BYTES = 64 << 10, TELL_AFTER_NS = 5 * 1000 * 1000 };
-static uint64_t told_at_byte;
-static int64_t told_at_time;
 
 static int64_t now_ns(void) {
     struct timespec ts;
@@ -73,12 +68,14 @@ static int64_t now_ns(void) {
     return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-static void tell_host(bool at_once) {
+static void tell_host_of_records(bool at_once) {
     uint64_t written = atomic_load_explicit(&ars__me.mine->ring_written, memory_order_relaxed);
     int64_t now = now_ns();
-    if (!at_once && written - told_at_byte < TELL_AFTER_BYTES && now - told_at_time < TELL_AFTER_NS) return;
-    told_at_byte = written;
-    told_at_time = now;
+    if (!at_once && written - ars__me.told_host.at_byte < TELL_AFTER_BYTES &&
+        now - ars__me.told_host.at_time < TELL_AFTER_NS)
+        return;
+    ars__me.told_host.at_byte = written;
+    ars__me.told_host.at_time = now;
     ars__raise_attention(ars__me.worker);
 }
 
@@ -91,7 +88,7 @@ static void ring_write(const void *bytes, size_t size) {
         if (!space) {
             uint32_t seen = atomic_load(&w->ring_space);
             atomic_store(&w->ring_full, 1);
-            tell_host(true);
+            tell_host_of_records(true);
             if (written - atomic_load(&w->ring_read) == ARS__RING_BYTES)
                 ars__futex_wait(&w->ring_space, seen, 1000000000);
             continue;
@@ -107,8 +104,43 @@ static void ring_write(const void *bytes, size_t size) {
     }
 }
 
-static uint32_t count(const struct ars__buffer *b, size_t item) {
+static uint32_t count_items(const struct ars__buffer *b, size_t item) {
     return (uint32_t)(b->used / item);
+}
+
+/* Writes a part of the record, and zeros up to where the next one begins. */
+static void send_part(const struct ars__layout *layout, enum ars__part part, const struct ars__buffer *const *from) {
+    static const unsigned char zeros[8] = {0};
+    size_t left = (size_t)(layout->at[part + 1] - layout->at[part]);
+    for (; *from; from++) {
+        ring_write((*from)->bytes, (*from)->used);
+        left -= (*from)->used;
+    }
+    ring_write(zeros, left);
+}
+
+static void send_record(const struct ars_wire_trace *head, const struct ars__trace *t) {
+    enum { MOST = 5 }; /* buffers of one part, and the NULL behind them */
+    const struct ars__buffer *const parts[ARS__PARTS][MOST] = {
+        [ARS__PART_SAMPLES] = {&t->samples},
+        [ARS__PART_OBSERVES] = {&t->observes},
+        [ARS__PART_RESULTS] = {&t->results},
+        [ARS__PART_LOOPS] = {&t->loops},
+        [ARS__PART_SLOTS] = {&t->slots},
+        [ARS__PART_VALUES] = {&t->observed, &t->resulted, &t->params, &t->rejected_params},
+        [ARS__PART_TRIES] = {&t->tries},
+        [ARS__PART_REJECTED] = {&t->rejected},
+    };
+    const struct ars__layout layout =
+        ars__record_layout(head, count_items(&t->rejected, sizeof(struct ars_wire_sample)));
+    const uint64_t size = layout.at[ARS__PARTS];
+    if (size > ARS__MAX_RECORD)
+        ars__fail(ARS_FAIL_LIMIT, 0, "the trace has %llu bytes, more than the limit of %d", (unsigned long long)size,
+                  (int)ARS__MAX_RECORD);
+    const struct ars__record record = {(uint32_t)size, 0};
+    ring_write(&record, sizeof record);
+    ring_write(head, sizeof *head);
+    for (int i = ARS__PART_SAMPLES; i < ARS__PART_FAILURE; i++) send_part(&layout, (enum ars__part)i, parts[i]);
 }
 
 void ars__trace_send(struct ars__trace *t) {
@@ -120,38 +152,25 @@ void ars__trace_send(struct ars__trace *t) {
         .trace = ars__me.trace_number,
         .snapshots = t->snapshots,
         .n_samples = (uint32_t)ars__n_samples(t),
-        .n_observes = count(&t->observes, sizeof(struct ars_wire_values)),
-        .n_results = count(&t->results, sizeof(struct ars_wire_values)),
+        .n_observes = count_items(&t->observes, sizeof(struct ars_wire_values)),
+        .n_results = count_items(&t->results, sizeof(struct ars_wire_values)),
         .n_loops = (uint32_t)ars__n_loops(t),
-        .n_values =
-            count(&t->observed, 8) + count(&t->resulted, 8) + count(&t->params, 8) + count(&t->rejected_params, 8),
-        .n_tries = count(&t->tries, sizeof(struct ars_wire_try)),
+        .n_values = count_items(&t->observed, 8) + count_items(&t->resulted, 8) + count_items(&t->params, 8) +
+                    count_items(&t->rejected_params, 8),
+        .n_tries = count_items(&t->tries, sizeof(struct ars_wire_try)),
         .log_likelihood = t->log_likelihood,
         .log_ratio_accepted = accepted,
         .log_ratio_all = t->log_ratio_all,
     };
-    if (t->slots.used % 8) ars__buffer_add(&t->slots, &(uint32_t){0}, 4);
-    const struct ars__buffer *parts[] = {&t->samples,         &t->observes, &t->results,  &t->loops,
-                                         &t->slots,           &t->observed, &t->resulted, &t->params,
-                                         &t->rejected_params, &t->tries,    &t->rejected};
-    struct ars__record record = {(uint32_t)(sizeof record + sizeof head), 0};
-    size_t size = record.size;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) size += parts[i]->used;
-    if (size > ARS__MAX_RECORD)
-        ars__fail(ARS_FAIL_LIMIT, 0, "the trace has %zu bytes, more than the limit of %d", size, (int)ARS__MAX_RECORD);
-    record.size = (uint32_t)size;
-    ring_write(&record, sizeof record);
-    ring_write(&head, sizeof head);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (parts[i]->used) ring_write(parts[i]->bytes, parts[i]->used);
-    tell_host(t->snapshots > 0); /* some may wait to be told to go */
+    send_record(&head, t);
+    tell_host_of_records(t->snapshots > 0); /* some may wait to be told to go */
 }
 
 void ars__trace_send_failure(const struct ars_wire_failure *failure) {
     struct ars_wire_trace head = {.trace = failure->trace, .failure = failure->kind};
-    struct ars__record record = {(uint32_t)(sizeof record + sizeof head + sizeof *failure), 0};
+    const struct ars__record record = {(uint32_t)ars__record_layout(&head, 0).at[ARS__PARTS], 0};
     ring_write(&record, sizeof record);
     ring_write(&head, sizeof head);
     ring_write(failure, sizeof *failure);
-    tell_host(true);
+    tell_host_of_records(true);
 }

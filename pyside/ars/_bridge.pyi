@@ -1,4 +1,4 @@
-"""The compiled module that bridge/cffi/build_bridge.py makes. Only ars._native imports it."""
+"""The compiled module that bridge/python/build_bridge.py makes. Only ars._native imports it."""
 
 from typing import Any
 

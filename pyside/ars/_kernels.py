@@ -1,4 +1,4 @@
-"""What a proposal network needs besides matrix products: the C code of bridge/cffi/serve.h, for arrays."""
+"""What a proposal network needs besides matrix products: the C code of bridge/python/serve.h, for arrays."""
 
 from __future__ import annotations
 

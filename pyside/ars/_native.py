@@ -1,6 +1,6 @@
 """Layouts, codes, densities and samplers of the C code. Only this module and _kernels.py touch ffi and lib.
 
-Every number below comes from bridge/lib/wire.h through cffi. The names of the members are written out so that type
+Every number below comes from bridge/common/wire.h through cffi. The names of the members are written out so that type
 checkers and readers see them; the tests compare them with the header.
 """
 

@@ -189,11 +189,11 @@ static void snapshot(uint32_t w, uint32_t slot, uint64_t trace, uint32_t site) {
         ring_bell(channel);
         _exit(ARS__EXIT_FAILED);
     }
-    s->s_pq_sum = ask_step(channel, &s->channel, trace, site, 1000 + slot);
-    s->tries_q = s->want_tries_q;
-    s->accepted_q = slot;
-    s->runs_p = s->want_runs_p;
-    s->tries_p = 2 * s->want_runs_p;
+    s->estimate.s_pq_sum = ask_step(channel, &s->channel, trace, site, 1000 + slot);
+    s->estimate.tries_q = s->want_tries_q;
+    s->estimate.accepted_q = slot;
+    s->estimate.runs_p = s->want_runs_p;
+    s->estimate.tries_p = 2 * s->want_runs_p;
     s->forks = 3;
     atomic_store(&s->status, ARS__SLOT_DONE);
     ring_bell(channel);
@@ -226,8 +226,8 @@ static void run_trace(uint32_t w, uint64_t trace) {
     uint32_t l = n_loops || n_tries ? ask_site(w, &me->channel, "loop", ARS_SITE_LOOP, 0) : 0;
     attempts[trace % ATTEMPTS]++;
     if (getenv("FAKE_BELL")) memset(ars__bell_at(shm), (int)setting("FAKE_BELL", 0), sizeof(struct ars__bell));
-    atomic_store(&me->where.site, x);
-    atomic_store(&me->where.loop, n_loops ? l : ARS_NO_SITE);
+    atomic_store(&me->where.site_id, x);
+    atomic_store(&me->where.loop_id, n_loops ? l : ARS_NO_SITE);
     if (planned(trace, "crash") || planned_times(trace, "crash")) raise(SIGSEGV);
     if (planned_times(trace, "kill")) raise(SIGKILL);
     if (planned(trace, "hangtry")) atomic_fetch_add(&me->where.beat, 3 - atomic_load(&me->where.beat) % 2);

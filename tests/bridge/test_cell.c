@@ -1,6 +1,6 @@
 /* test_cell.c: a step of an LSTM's cells as compiled for any processor and for AVX2, against the formulas in double
  * precision. tests/pyside compares what Python gets, on this processor; this file is for the code of others. */
-#include "../../bridge/cffi/cell.c"
+#include "../../bridge/python/cell.c"
 
 #include <stdlib.h>
 

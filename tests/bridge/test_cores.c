@@ -15,7 +15,7 @@ static uint64_t grow(struct cpu_clock *clock, uint64_t elapsed, uint64_t ran, ui
     now.ran += ran * ms;
     now.waited += waited * ms;
     now.runnable = runnable;
-    return ars__own_time(clock, &now, elapsed * ms) / ms;
+    return host_own_time(clock, &now, elapsed * ms) / ms;
 }
 
 static void one_process(void) {
@@ -46,15 +46,15 @@ static void a_wait_that_shows_late(void) {
 static void one_after_another(void) {
     struct cpu_clock clock = begun();
     struct cpu_reading next = {.pid = 8, .ran = 2 * ms, .waited = 18 * ms};
-    CHECK(ars__own_time(&clock, &next, 50 * ms) == 5 * ms); /* a tenth of what it lived */
-    CHECK(ars__own_time(&clock, NULL, 50 * ms) == 5 * ms);  /* gone, and the next is not there yet */
-    CHECK(ars__own_time(&clock, &(struct cpu_reading){.pid = 9, .runnable = true}, 50 * ms) == 0);
+    CHECK(host_own_time(&clock, &next, 50 * ms) == 5 * ms); /* a tenth of what it lived */
+    CHECK(host_own_time(&clock, NULL, 50 * ms) == 5 * ms);  /* gone, and the next is not there yet */
+    CHECK(host_own_time(&clock, &(struct cpu_reading){.pid = 9, .runnable = true}, 50 * ms) == 0);
     CHECK(grow(&clock, 50, 45, 5, true) == 45);
-    CHECK(ars__own_time(&clock, &(struct cpu_reading){.pid = 10}, 50 * ms) == 45 * ms); /* nothing known of it */
+    CHECK(host_own_time(&clock, &(struct cpu_reading){.pid = 10}, 50 * ms) == 45 * ms); /* nothing known of it */
     /* The number of a process that is gone, with another's times. */
-    CHECK(ars__own_time(&clock, &(struct cpu_reading){.pid = 10, .ran = 1}, 50 * ms) > 0);
+    CHECK(host_own_time(&clock, &(struct cpu_reading){.pid = 10, .ran = 1}, 50 * ms) > 0);
     clock.last.ran = 100 * ms;
-    CHECK(ars__own_time(&clock, &(struct cpu_reading){.pid = 10, .ran = ms, .waited = ms}, 50 * ms) == 25 * ms);
+    CHECK(host_own_time(&clock, &(struct cpu_reading){.pid = 10, .ran = ms, .waited = ms}, 50 * ms) == 25 * ms);
 }
 
 /* A process that runs, sleeps and waits for as long as chance will have it, looked at now and then. */
@@ -93,7 +93,7 @@ static void whole_lives(void) {
             uint64_t step = i % 100 ? 50 * ms : 400 * ms; /* now and then the host is held up itself */
             live(&life, step);
             struct cpu_reading now = {7, life.ran, life.waited, life.state != SLEEPS};
-            counted += ars__own_time(&clock, &now, step);
+            counted += host_own_time(&clock, &now, step);
             uint64_t own = life.ran + life.slept, off = counted > own ? counted - own : own - counted;
             if (off > longest) longest = off;
         }
@@ -106,13 +106,13 @@ static void whole_lives(void) {
 static void real_readings(void) {
     struct cpu_clock clock = {.share = 1};
     struct cpu_reading now;
-    CHECK(!ars__cpu_read(0, &clock, &now) && !ars__cpu_read(-1, &clock, &now) &&
-          !ars__cpu_read(0x7fffffff, &clock, &now));
-    if (!ars__cores_counted()) return; /* a kernel without schedstat: all time counts */
-    CHECK(ars__cpu_read(getpid(), &clock, &now) && now.pid == getpid() && now.ran > 0);
+    CHECK(!host_cpu_read(0, &clock, &now) && !host_cpu_read(-1, &clock, &now) &&
+          !host_cpu_read(0x7fffffff, &clock, &now));
+    if (!host_cores_counted()) return; /* a kernel without schedstat: all time counts */
+    CHECK(host_cpu_read(getpid(), &clock, &now) && now.pid == getpid() && now.ran > 0);
     clock.last = now;
     for (volatile int i = 0; i < 100000000 && now.ran == clock.last.ran; i++)
-        if (i % 100000 == 0) CHECK(ars__cpu_read(getpid(), &clock, &now));
+        if (i % 100000 == 0) CHECK(host_cpu_read(getpid(), &clock, &now));
     CHECK(now.ran > clock.last.ran);
 }
 

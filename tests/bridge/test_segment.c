@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "process.h"
+#include "segment.h"
 
 enum { WORKERS = 3, SLOTS = 5, MINE = 1 };
 

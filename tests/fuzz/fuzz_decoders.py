@@ -76,11 +76,11 @@ class _Bytes(ctypes.Structure):
 
 
 class CChecks:
-    """bridge/lib/wire*.c as a library of its own."""
+    """bridge/common/wire*.c as a library of its own."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / "wire.so"
-        sources = sorted((ROOT / "bridge" / "lib").glob("wire*.c"))
+        sources = sorted((ROOT / "bridge" / "common").glob("wire*.c"))
         compiler = os.environ.get("CC", "cc").split()
         subprocess.run([*compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", *sources, "-o", path], check=True)
         library = ctypes.CDLL(str(path))

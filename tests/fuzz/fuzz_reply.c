@@ -10,8 +10,13 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "data.h"
 #include "fuzz.h"
 #include "process.h"
+#include "sites.h"
+#include "thread_owner.h"
+#include "trace.h"
+#include "wire_check.h"
 
 enum { PRIORS = ARS_DIST_TRUNCATED_NORMAL, MOST_DRAWS = 8 };
 

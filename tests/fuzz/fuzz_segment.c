@@ -13,8 +13,12 @@
 #include <sys/wait.h>
 #include <zmq.h>
 
+#include "columns.h"
+#include "event_loop.h"
 #include "fuzz.h"
 #include "host.h"
+#include "session.h"
+#include "sites.h"
 
 enum {
     WORKERS = 2,
@@ -47,13 +51,13 @@ static size_t incoming_size;
 
 /* ---- time, signals: nothing real --------------------------------------------------------------------------------- */
 
-uint64_t __wrap_ars__now(void);
-uint64_t __wrap_ars__now(void) {
+uint64_t __wrap_host_now(void);
+uint64_t __wrap_host_now(void) {
     return clock_now;
 }
 /* A process with an odd number never gets a core; of the others nothing is known. */
-bool __wrap_ars__cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now);
-bool __wrap_ars__cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now) {
+bool __wrap_host_cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now);
+bool __wrap_host_cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now) {
     (void)before;
     *now = (struct cpu_reading){.pid = pid, .waited = clock_now};
     return pid % 2 != 0;
@@ -153,10 +157,10 @@ static void take_message(void) {
         ars__bytes parts[1 + ARS__COLUMNS];
         PROMISE(n_frames == 1 + ARS__COLUMNS);
         for (int i = 0; i < n_frames; i++) parts[i] = (ars__bytes){frames[i], frame_sizes[i]};
-        good = ars__check_traces(parts[0], parts + 1, ars__sites_known(&host), &why);
+        good = ars__check_traces(parts[0], parts + 1, host_sites_known(&host), &why);
     } else {
         PROMISE(n_frames == 1);
-        good = ars__check_message(frames[0], frame_sizes[0], ars__sites_known(&host), &why);
+        good = ars__check_message(frames[0], frame_sizes[0], host_sites_known(&host), &why);
     }
     if (!good) fprintf(stderr, "message type %u: %s\n", (unsigned)h.type, why.text);
     PROMISE(good);
@@ -218,7 +222,7 @@ static void hear(const void *frame, size_t size) {
     if (size) memcpy(exact, frame, size);
     incoming = exact;
     incoming_size = size;
-    ars__session_receive(&host);
+    host_session_receive(&host);
     incoming = NULL;
     free(exact);
 }
@@ -331,16 +335,16 @@ static void lie_in_slot(uint32_t w, uint32_t slot) {
     struct ars__snapshot *s = ars__snapshot_at(host.shm, SLOTS, w, slot);
     uint8_t status = script_byte(&script);
     if (status & 0x80) { /* all that a snapshot reports */
-        size_t at = offsetof(struct ars__snapshot, tries_q), end = offsetof(struct ars__snapshot, first);
+        size_t at = offsetof(struct ars__snapshot, estimate), end = offsetof(struct ars__snapshot, first);
         struct script bytes = script_part(&script);
         script_take(&bytes, (unsigned char *)s + at, bytes.left < end - at ? bytes.left : end - at);
     }
     if (status & 0x40) { /* what is expected of it */
-        s->tries_q = 4;
-        s->accepted_q = script_byte(&script) % 6;
-        s->runs_p = 2;
-        s->tries_p = script_byte(&script);
-        s->s_pq_sum = 1;
+        s->estimate.tries_q = 4;
+        s->estimate.accepted_q = script_byte(&script) % 6;
+        s->estimate.runs_p = 2;
+        s->estimate.tries_p = script_byte(&script);
+        s->estimate.s_pq_sum = 1;
     }
     if (status & 0x20) atomic_store(&s->order, script_byte(&script));
     atomic_store(&s->status, status & 0x1f);
@@ -407,7 +411,7 @@ static void act(void) {
         answer_all();
         break;
     case 10:
-        clock_now += who * 10 * ARS__MS;
+        clock_now += who * 10 * HOST_MS;
         break;
     case 11:
         full = who & 1;
@@ -434,7 +438,7 @@ static void act(void) {
 static void settle(void) {
     full = false;
     if (++after > (trusted ? PATIENCE : 3) || !host.run.active) host.quit = true;
-    clock_now += 240 * ARS__MS;
+    clock_now += 240 * HOST_MS;
     answer_all();
     if (!restless) return;
     for (uint32_t w = 0; w < WORKERS; w++) atomic_fetch_add(&ars__worker_at(host.shm, SLOTS, w)->traces_begun, 1);
@@ -445,7 +449,7 @@ int __wrap_zmq_poll(zmq_pollitem_t *items, int n, long timeout);
 int __wrap_zmq_poll(zmq_pollitem_t *items, int n, long timeout) {
     (void)timeout;
     for (int i = 0; i < n; i++) items[i].revents = 0;
-    clock_now += ARS__MS;
+    clock_now += HOST_MS;
     if (host.zygote_lost && host.run.config.n_traces > MOST_TRACES) host.quit = true; /* they all fail: seen that */
     if (script.left)
         act();
@@ -465,7 +469,7 @@ static void begin(void) {
     host.workers = calloc(WORKERS, sizeof *host.workers);
     host.channels = calloc(CHANNELS, sizeof *host.channels);
     if (!host.workers || !host.channels) abort();
-    ars__sites_open(&host);
+    host_sites_open(&host);
 }
 
 /* The sites of fuzz.h, and no others. */
@@ -477,7 +481,7 @@ static void renew_sites(void) {
     for (size_t i = 0; !as_new && i < sizeof fuzz_kinds; i++) {
         struct ars_wire_site site = {.kind = fuzz_kinds[i], .dist = fuzz_dists[i]};
         site.name_size = (uint32_t)strlen(names[i]);
-        ars__site_identify(&host, &site, names[i]);
+        host_site_identify(&host, &site, names[i]);
         PROMISE(site.id == i);
     }
     if (!as_new) {
@@ -523,7 +527,7 @@ static void renew(void) {
                          .channels = was.channels};
     host.steps_out.size = 0;
     memcpy(host.columns, was.columns, sizeof host.columns);
-    ars__columns_clear(&host);
+    host_columns_clear(&host);
     host.run.queue = was.run.queue;
     host.run.queue_capacity = was.run.queue_capacity;
     host.run.replays = was.run.replays;
@@ -541,7 +545,7 @@ static void renew(void) {
     memset(lives, 0, sizeof lives);
     after = 0;
     came = 0;
-    clock_now = host.now = ARS__S;
+    clock_now = host.now = HOST_S;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -551,7 +555,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint8_t how = script_byte(&script);
     restless = how & 1;
     begin_run(1, how, how & 32 ? 1000 : 0, 1 + (how >> 6));
-    ars__loop(&host);
+    host_event_loop(&host);
     if (!trusted) return 0;
     if (host.error[0]) fprintf(stderr, "the host gave up: %s\n", host.error);
     PROMISE(!host.error[0]);

@@ -1,4 +1,4 @@
-"""A step of an LSTM's cells (bridge/cffi/cell.c) against the formulas, in double precision."""
+"""A step of an LSTM's cells (bridge/python/cell.c) against the formulas, in double precision."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from ars import _native
 from ars import distributions as ars
 
-HEADER = (Path(__file__).resolve().parents[2] / "bridge" / "lib" / "wire.h").read_text(encoding="utf-8")
+HEADER = (Path(__file__).resolve().parents[2] / "bridge" / "common" / "wire.h").read_text(encoding="utf-8")
 CODE = re.sub(r"/\*.*?\*/", "", HEADER, flags=re.DOTALL)
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "bridge" / "include"
+COMMON = ROOT / "bridge" / "common"
 LIBRARY = ROOT / "bridge" / "lib"
 CXX = {"gcc": "g++", "clang": "clang++"}
 COMPILERS = tuple(compiler for compiler, cxx in CXX.items() if shutil.which(compiler) and shutil.which(cxx))
@@ -65,11 +66,12 @@ class Builder:
     def _compile_library(self, compiler: str, flags: tuple[str, ...]) -> Path:
         directory = self._fresh("libars")
         common = ["-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off"]
-        objects = [directory / f"{source.stem}.o" for source in sorted(LIBRARY.glob("*.c"))]
+        sources = {directory / f"{c.stem}.o": c for room in (COMMON, LIBRARY) for c in sorted(room.glob("*.c"))}
+        objects = list(sources)
 
         def compile_one(made: Path) -> None:
-            source = LIBRARY / f"{made.stem}.c"
-            _run([compiler, *common, *flags, f"-I{INCLUDE}", f"-I{LIBRARY}", "-c", source, "-o", made])
+            rooms = (f"-I{INCLUDE}", f"-I{COMMON}", f"-I{LIBRARY}")
+            _run([compiler, *common, *flags, *rooms, "-c", sources[made], "-o", made])
 
         self._all(compile_one, objects)
         archive = directory / "libars.a"

@@ -14,9 +14,9 @@ INCLUDE = Path(__file__).resolve().parents[2] / "bridge" / "include"
 # Stands in for libars: prints what a loop is called when it is entered.
 STUB = """
 #include <cstdio>
-extern "C" void ars__register_sites(ars__site *const *, ars__site *const *) {}
-extern "C" bool ars__rs_start(ars__site *site, void *, const void *) { std::puts(site->name); return true; }
-extern "C" void ars__rs_mark(void *) {}
+extern "C" void ars__register_loop_marks(ars__loop_mark *const *, ars__loop_mark *const *) {}
+extern "C" bool ars__rs_start(ars__loop_mark *mark, void *, const void *) { std::puts(mark->name); return true; }
+extern "C" void ars__rs_tag(void *) {}
 extern "C" void ars__rs_end(void *, const char *, const char *) {}
 """
 

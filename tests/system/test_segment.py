@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from build_helpers import COMPILERS, LIBRARY, Builder, Variant
+from build_helpers import COMMON, COMPILERS, LIBRARY, Builder, Variant
 from family_tools import members, wait_for
 
 import ars
@@ -25,7 +25,7 @@ OBSERVE = {"y": 0.5}
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
     builder = Builder(tmp_path_factory.mktemp("segment"))
-    return str(builder.program([SOURCE], Variant(COMPILERS[0], ("-O1", f"-I{LIBRARY}"))))
+    return str(builder.program([SOURCE], Variant(COMPILERS[0], ("-O1", f"-I{COMMON}", f"-I{LIBRARY}"))))
 
 
 @pytest.fixture

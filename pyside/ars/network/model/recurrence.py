@@ -1,8 +1,8 @@
 """An LSTM over whole sequences from the zero state, for training on CPUs.
 
 The same function of the same weights as ``torch.nn.LSTM``, with less work: the first step has no recurrent product,
-every weight's gradient is one product over all steps, what is not a product is one pass of C (bridge/cffi/cell.c), and
-a trace that has ended costs nothing. Traces are short, so the first step counts.
+every weight's gradient is one product over all steps, what is not a product is one pass of C (bridge/python/cell.c),
+and a trace that has ended costs nothing. Traces are short, so the first step counts.
 
 What the input adds to the first layer's gates is given, not computed here: much of it is the same in many rows
 (inputs.py).

@@ -146,7 +146,7 @@ bool ars__check_trace(const ars__trace_view *view, ars__known_sites sites, ars__
 }
 
 /* Moves *at over n items of `item` bytes, or says that the column is too short. */
-static bool take(ars__bytes column, size_t *at, uint32_t n, size_t item, const char *name, ars__why *why) {
+static bool skip_items(ars__bytes column, size_t *at, uint32_t n, size_t item, const char *name, ars__why *why) {
     if (n > (column.size - *at) / item) return bad(why, "the column of %s is too short for its traces", name);
     *at += (size_t)n * item;
     return true;
@@ -201,7 +201,7 @@ bool ars__check_traces(ars__bytes frame, const ars__bytes columns[ARS__COLUMNS],
             sizeof(struct ars_wire_failure), sizeof(struct ars_wire_try),    sizeof(struct ars_wire_sample)};
         size_t failure_at = at[ARS__COLUMN_FAILURES];
         for (int c = 0; c < ARS__COLUMNS; c++)
-            if (!take(columns[c], &at[c], n[c], item[c], names[c], why)) return false;
+            if (!skip_items(columns[c], &at[c], n[c], item[c], names[c], why)) return false;
         if (!ars__check_trace(&v, sites, why)) return false;
         if (v.trace.failure) {
             struct ars_wire_failure f;

@@ -1,9 +1,7 @@
-/* threads.h: libars belongs to the thread that asked for the first trace. Everything in libars is that thread's: the random
- * stream, the trace, the mailbox and the ring. A call from any other thread must touch none of it, so it leaves one word in
- * the segment, which call it was, and ends the process. Whoever waits for the process (the host, or a snapshot) finds the
- * word and makes the failure of it. Also for ars-host, which reads the word. */
-#ifndef ARS_LIB_THREADS_H
-#define ARS_LIB_THREADS_H
+/* stray.h: the word that a second thread leaves in the segment when it calls libars: which call it was. Whoever waits for the
+ * process (the host, or a snapshot) finds the word and makes the failure of it. */
+#ifndef ARS_STRAY_H
+#define ARS_STRAY_H
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -57,23 +55,4 @@ static inline bool ars__stray_describe(const struct ars__where *where, struct ar
     return true;
 }
 
-/* ---- in libars (threads.c) ----------------------------------------------------------------------------------------- */
-
-/* What the calling thread is. A fork keeps it: the child's only thread is a copy of the one that forked. Initial-exec, so
- * that looking is one load and no call, in a shared library too. */
-enum {
-    ARS__STRANGER = 0,
-    ARS__OWNER = 1,
-    ARS__PLAIN = 2 /* the owner, in a trace of the plain simulator: it may draw without another look */
-};
-#define ARS__INITIAL_EXEC __attribute__((tls_model("initial-exec"), visibility("hidden")))
-extern _Thread_local unsigned char ars__thread ARS__INITIAL_EXEC;
-
-void ars__thread_claim(void); /* the first thread to ask for a trace owns libars; fails in any other */
-void ars__thread_refuse(enum ars__call call);
-
-static inline void ars__thread_check(enum ars__call call) {
-    if (__builtin_expect(ars__thread == ARS__STRANGER, 0)) ars__thread_refuse(call);
-}
-
-#endif /* ARS_LIB_THREADS_H */
+#endif /* ARS_STRAY_H */

@@ -38,7 +38,7 @@ static double on_grid(size_t i, size_t n) { /* from 0 to 1 */
     return n > 1 ? (double)i / (double)(n - 1) : 0.5;
 }
 
-static void add(struct mixture *m, double logit, unsigned kind, double a, double b, double c, double d) {
+static void add_component(struct mixture *m, double logit, unsigned kind, double a, double b, double c, double d) {
     const double component[ARS__COMPONENT] = {0, kind, a, b, c, d};
     memcpy(m->at + m->n * ARS__COMPONENT, component, sizeof component);
     m->logits[m->n++] = logit;
@@ -78,7 +78,7 @@ static void normal(struct mixture *m, const float *raw, size_t k, unsigned kind,
     double width = normal_width(k), mean = p[0], std = p[1];
     for (size_t i = 0; i < k; i++) {
         double start = mean + std * ars__normal_quantile(in_middle(i, k));
-        add(m, raw[i], kind, start + std * raw[k + i], scale(raw[2 * k + i], std, width), 0, 0);
+        add_component(m, raw[i], kind, start + std * raw[k + i], scale(raw[2 * k + i], std, width), 0, 0);
     }
 }
 
@@ -89,7 +89,7 @@ static void weibull(struct mixture *m, const float *raw, size_t k, const double 
     double width = sqrt(fmax(0.1, 1 - variance / (spread * spread))), unit = spread / p[1];
     for (size_t i = 0; i < k; i++) {
         double mu = log(p[0]) + g[i] / p[1] + unit * raw[k + i];
-        add(m, raw[i], ARS_DIST_LOGNORMAL, mu, scale(raw[2 * k + i], unit, width), 0, 0);
+        add_component(m, raw[i], ARS_DIST_LOGNORMAL, mu, scale(raw[2 * k + i], unit, width), 0, 0);
     }
 }
 
@@ -102,7 +102,7 @@ static void truncated_normal(struct mixture *m, const float *raw, size_t k, cons
     double unit = 0.5 * (start[k + 1] - start[k]), low = p[2], high = p[3], reach = 30 * unit;
     for (size_t i = 0; i < k; i++) {
         double location = fmin(fmax(start[i] + unit * raw[k + i], low - reach), high + reach);
-        add(m, raw[i], ARS_DIST_TRUNCATED_NORMAL, location, scale(raw[2 * k + i], unit, width), low, high);
+        add_component(m, raw[i], ARS_DIST_TRUNCATED_NORMAL, location, scale(raw[2 * k + i], unit, width), low, high);
     }
 }
 
@@ -134,9 +134,9 @@ static void beta(struct mixture *m, const float *raw, size_t k, unsigned kind, c
         double count = exp(limit + bounded(log(n) - limit - 2 * (double)raw[2 * k + i], -8, log_sharpest()));
         double c = a + count * share, d = b + count * (1 - share), logit = raw[i] + log_start;
         if (uniform)
-            add(m, logit, ARS_DIST_SCALED_BETA, c, d, p[0], p[1]);
+            add_component(m, logit, ARS_DIST_SCALED_BETA, c, d, p[0], p[1]);
         else
-            add(m, logit, ARS_DIST_BETA, c, d, 0, 0);
+            add_component(m, logit, ARS_DIST_BETA, c, d, 0, 0);
     }
 }
 
@@ -153,7 +153,7 @@ static void gamma_like(struct mixture *m, const float *raw, size_t k, unsigned k
         double more = exp(log_unit + bounded(log_j - log_unit - 2 * (double)raw[2 * k + i], -8, log_sharpest()));
         double c = shape + more;
         double middle = (shape + j) / (1 + weight) * exp(bounded(raw[k + i], -40, 40)) / rate;
-        add(m, raw[i] + log_start, ARS_DIST_GAMMA, c, c / middle, 0, 0);
+        add_component(m, raw[i] + log_start, ARS_DIST_GAMMA, c, c / middle, 0, 0);
     }
 }
 
@@ -167,15 +167,15 @@ static void count(struct mixture *m, const float *raw, size_t k, unsigned kind, 
     for (size_t i = 0; i < k; i++) {
         double moved = bounded(raw[k + i] / unit, -40, 40);
         if (poisson)
-            add(m, raw[i], kind, fmin(p[0] * exp(moved), 1e15), 0, 0, 0);
+            add_component(m, raw[i], kind, fmin(p[0] * exp(moved), 1e15), 0, 0, 0);
         else
-            add(m, raw[i], kind, p[0], sigmoid(logit(p[1]) + moved), 0, 0);
+            add_component(m, raw[i], kind, p[0], sigmoid(logit(p[1]) + moved), 0, 0);
     }
     for (size_t i = 0; i < k; i++) {
         double step = (double)(i + 1), n = ceil(p[0] * step / (double)k);
         if (poisson) n = step * ceil((p[0] + 6 * sqrt(p[0]) + 6) / (double)k);
         double weight = single ? -INFINITY : raw[2 * k + i];
-        add(m, weight, ARS_DIST_BINOMIAL, fmin(n, 4294967295.0), sigmoid(raw[3 * k + i]), 0, 0);
+        add_component(m, weight, ARS_DIST_BINOMIAL, fmin(n, 4294967295.0), sigmoid(raw[3 * k + i]), 0, 0);
     }
 }
 

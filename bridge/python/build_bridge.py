@@ -3,7 +3,7 @@
     python build_bridge.py OUT.c           write the module's C source (CMake compiles it)
     python build_bridge.py --in-place DIR  compile it, with the C files it needs, into DIR (for work on the source tree)
 
-Layouts and codes are read from bridge/lib/wire.h: the text between its cffi marks is what cffi parses, and the C
+Layouts and codes are read from bridge/common/wire.h: the text between its cffi marks is what cffi parses, and the C
 compiler then checks every offset and value.
 """
 
@@ -22,7 +22,7 @@ from cffi import FFI
 
 MODULE = "ars._bridge"
 BRIDGE = Path(__file__).resolve().parent.parent
-INCLUDE_DIRS = (BRIDGE / "include", BRIDGE / "lib", BRIDGE / "cffi")
+INCLUDE_DIRS = (BRIDGE / "include", BRIDGE / "common", BRIDGE / "python")
 
 # From dist.h; the C compiler checks them against it.
 FUNCTIONS = """
@@ -42,17 +42,15 @@ def marked(header: Path) -> str:
 def sources() -> list[Path]:
     """The C files that the module needs besides its own."""
     return [
-        *sorted((BRIDGE / "lib").glob("dist*.c")),
-        BRIDGE / "lib" / "philox.c",
-        *sorted((BRIDGE / "lib").glob("wire*.c")),
-        *sorted((BRIDGE / "cffi").glob("*.c")),
+        *sorted((BRIDGE / "common").glob("*.c")),
+        *sorted((BRIDGE / "python").glob("*.c")),
     ]
 
 
 def write_source(out: Path) -> None:
     ffi = FFI()
-    headers = sorted((BRIDGE / "cffi").glob("*.h"))
-    ffi.cdef(marked(BRIDGE / "lib" / "wire.h") + FUNCTIONS + "".join(map(marked, headers)))
+    headers = sorted((BRIDGE / "python").glob("*.h"))
+    ffi.cdef(marked(BRIDGE / "common" / "wire.h") + FUNCTIONS + "".join(map(marked, headers)))
     included = ["wire.h", "dist.h", *(header.name for header in headers)]
     ffi.set_source(MODULE, "".join(f'#include "{name}"\n' for name in included))
     ffi.emit_c_code(str(out))

@@ -1,11 +1,20 @@
-/* rejected.c: what rejected tries drew, for runs that ask for it (ARS_RUN_RECORD_REJECTED).
+/* rejected_log.c: what rejected tries drew, for runs that ask for it (ARS_RUN_RECORD_REJECTED).
  *
  * A rejected try is recorded when it is rejected, so inner tries come before the outer one that they belong to. Of one
  * entry of a loop the first max_rejected tries are kept: given that they were rejected, tries are alike, so the first
  * ones stand for the rest, and their number says for how many. */
+#include "rejected_log.h"
+#include "fail.h"
+#include "loops.h"
 #include "process.h"
+#include "sites.h"
+#include "trace.h"
 
 enum { MOST_BYTES = ARS__MAX_RECORD / 2 };
+
+bool ars__recording_rejected(void) {
+    return (ars__me.flags & ARS_RUN_RECORD_REJECTED) && ars__me.role == ARS__WORKER;
+}
 
 static struct ars_wire_try *try_at(struct ars__trace *t, size_t byte) {
     return (struct ars_wire_try *)(void *)(t->tries.bytes + byte);
@@ -15,7 +24,7 @@ static void check_room(const struct ars__trace *t, size_t more, const struct ars
     size_t size = t->tries.used + t->rejected.used + t->rejected_params.used + more;
     if (size <= MOST_BYTES) return;
     char name[200];
-    ars__loop_name(loop->site, name, sizeof name);
+    ars__loop_name(loop->mark, name, sizeof name);
     ars__fail(ARS_FAIL_LIMIT, 0,
               "the rejected tries of one trace take more than %d bytes, the last of them of the loop %s. Record fewer "
               "tries per loop: lower max_rejected, which is %u",
@@ -23,7 +32,7 @@ static void check_room(const struct ars__trace *t, size_t more, const struct ars
 }
 
 /* Nothing of a try that is not recorded stays, nor of the loops inside it. */
-static void forget(struct ars__trace *t, const struct ars__rejected_mark *to) {
+static void forget(struct ars__trace *t, const struct ars__log_position *to) {
     t->tries.used = to->tries;
     t->rejected.used = to->samples;
     t->rejected_params.used = to->params;
@@ -47,7 +56,7 @@ void ars__rejected_keep(struct ars__loop *loop) {
         inner->prefix -= before;
     }
     const struct ars_wire_loop *record = (const struct ars_wire_loop *)(void *)t->loops.bytes + loop->record;
-    struct ars_wire_try mine = {.site = loop->address,
+    struct ars_wire_try mine = {.site = loop->site_id,
                                 .instance = record->instance,
                                 .parent = -1,
                                 .prefix = before,
@@ -70,7 +79,7 @@ void ars__rejected_close(struct ars__loop *loop) {
     const struct ars_wire_loop *record = (const struct ars_wire_loop *)(void *)t->loops.bytes + loop->record;
     for (size_t at = loop->entry_rejected.tries; at < t->tries.used; at += sizeof(struct ars_wire_try)) {
         struct ars_wire_try *mine = try_at(t, at);
-        if (mine->parent >= 0 || mine->site != loop->address || mine->instance != record->instance) continue;
+        if (mine->parent >= 0 || mine->site != loop->site_id || mine->instance != record->instance) continue;
         mine->recorded = loop->recorded;
         mine->rejected = loop->tries - 1;
     }

@@ -1,4 +1,4 @@
-/* limits.c: what the environment allows: numbers of processes, and memory. */
+/* resource_limits.c: what the environment allows: numbers of processes, and memory. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -6,7 +6,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "family.h"
 #include "process.h"
+#include "resource_limits.h"
 
 uint64_t ars__setting(const char *name, uint64_t standard, uint64_t most) {
     const char *text = getenv(name);

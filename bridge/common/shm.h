@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "record.h"
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
@@ -71,11 +72,11 @@ struct ars__channel {
 /* Where a process is, so that its end can be described and a try that takes too long be seen. Written by the process alone;
  * the host believes nothing of it. */
 struct ars__where {
-    _Atomic uint32_t loop;  /* the innermost open loop, or ARS_NO_SITE */
-    _Atomic uint32_t site;  /* the last one reached in this trace, or ARS_NO_SITE */
-    _Atomic uint32_t beat;  /* changes with every try of the outermost loop; odd: inside one */
-    _Atomic uint32_t pid;   /* of the process that is at work: this one, or the child it waits for. 0: not known */
-    _Atomic uint32_t stray; /* the call that a second thread made before it ended the process (threads.h); 0: none */
+    _Atomic uint32_t loop_id; /* the innermost open loop, or ARS_NO_SITE */
+    _Atomic uint32_t site_id; /* the last one reached in this trace, or ARS_NO_SITE */
+    _Atomic uint32_t beat;    /* changes with every try of the outermost loop; odd: inside one */
+    _Atomic uint32_t pid;     /* of the process that is at work: this one, or the child it waits for. 0: not known */
+    _Atomic uint32_t stray;   /* the call that a second thread made before it ended the process (stray.h); 0: none */
 };
 
 /* Orders go host -> worker: first and count, then order_number is increased (futex). The worker runs the traces one
@@ -93,21 +94,12 @@ struct ars__worker {
     _Atomic uint64_t traces_begun;             /* worker: a heartbeat, counts up over its life */
     struct ars__where where;                   /* worker */
     _Atomic uint32_t snapshots_alive;          /* worker; the host passes it on to the others */
-    /* A byte stream of records. Positions count up for ever; index = position % ARS__RING_BYTES. */
+    /* A byte stream of records (record.h). Positions count up for ever; index = position % ARS__RING_BYTES. */
     _Alignas(64) _Atomic uint64_t ring_written; /* worker */
     _Alignas(64) _Atomic uint64_t ring_read;    /* host */
     _Atomic uint32_t ring_space;                /* futex; the host increases it after reading if ring_full is set */
     _Atomic uint32_t ring_full;                 /* worker sets it before it sleeps on ring_space; host clears it */
     _Alignas(64) unsigned char ring[ARS__RING_BYTES];
-};
-
-/* A record in the ring: this, then ars_wire_trace, its samples, observes, results, loops, then one uint32_t per loop (the
- * worker's snapshot slot, or ARS__NO_SLOT; padded to 8 bytes), then its values, its rejected tries and their samples; and
- * for a failed trace (whose counts are all 0) one ars_wire_failure. */
-#define ARS__NO_SLOT 0xffffffffu
-struct ars__record {
-    uint32_t size; /* bytes of the whole record, a multiple of 8 */
-    uint32_t reserved;
 };
 
 /* ---- snapshots --------------------------------------------------------------------------------------------------- */
@@ -140,6 +132,23 @@ struct ars__first {
     _Alignas(8) unsigned char reply[ARS_WIRE_MAX_STEP];
 };
 
+/* What the continuations of a loop's entry have counted; the end of an ars_wire_loop. */
+struct ars__estimate {
+    uint64_t tries_q;
+    uint64_t accepted_q;
+    uint64_t runs_p;
+    uint64_t tries_p;
+    double s_pq_sum;
+};
+
+static inline void ars__estimate_put(const struct ars__estimate *estimate, struct ars_wire_loop *loop) {
+    loop->tries_q = estimate->tries_q;
+    loop->accepted_q = estimate->accepted_q;
+    loop->runs_p = estimate->runs_p;
+    loop->tries_p = estimate->tries_p;
+    loop->s_pq_sum = estimate->s_pq_sum;
+}
+
 struct ars__snapshot {
     struct ars__channel channel;         /* of its current continuation */
     _Alignas(64) _Atomic uint32_t order; /* futex */
@@ -147,11 +156,7 @@ struct ars__snapshot {
     uint32_t want_tries_q;               /* host, before GO */
     uint32_t want_runs_p;                /* host, before GO */
     /* Results: written by the snapshot and its continuations, which run one after another. */
-    uint64_t tries_q;
-    uint64_t accepted_q;
-    uint64_t runs_p;
-    uint64_t tries_p;
-    double s_pq_sum;
+    struct ars__estimate estimate;
     uint32_t forks;
     uint32_t asked_ahead, used_ahead; /* answers that it got before they were asked for; those that were wanted then */
     uint32_t left; /* the present continuation has ended as it should: its exit code alone could be the simulator's */
@@ -208,7 +213,7 @@ struct ars__shm {
 /* The part that every process writes: ars-host sleeps on one word, so whoever wants it must be able to change that word.
  * Therefore nothing here is more than a hint. A bit too many costs ars-host a look at a channel that has nothing to say; a
  * bit, ring or host_asleep that was lost costs the time until its next tick, when it looks at every mailbox, ring and slot
- * from which something may come (ars__tick). No value that a trace depends on is here. */
+ * from which something may come (host_tick in ars-host). No value that a trace depends on is here. */
 struct ars__bell {
     /* Any process -> host: increase, then wake if the host sleeps. */
     _Alignas(64) _Atomic uint32_t doorbell; /* futex */

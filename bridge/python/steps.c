@@ -7,7 +7,7 @@
 #include "wire_check.h"
 
 /* A checked item as entry i of the arrays. */
-static void take(struct ars__steps *out, uint32_t i, const unsigned char *bytes) {
+static void unpack_step(struct ars__steps *out, uint32_t i, const unsigned char *bytes) {
     struct ars_wire_step step;
     memcpy(&step, bytes, sizeof step);
     out->ticket[i] = step.ticket;
@@ -49,7 +49,7 @@ int ars__steps_decode(const void *frame, size_t size, uint32_t count, const uint
             return -1;
         }
         out->begin[i] = (int64_t)at;
-        take(out, i, bytes);
+        unpack_step(out, i, bytes);
     }
     out->begin[count] = (int64_t)at;
     if (at == size) return 0;

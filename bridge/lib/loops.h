@@ -1,0 +1,79 @@
+/* loops.h: the stack of open rejection loops. */
+#ifndef ARS_LIB_LOOPS_H
+#define ARS_LIB_LOOPS_H
+
+#include <stdbool.h>
+
+#include "ars.h"
+#include "rejected_log.h"
+#include "shm.h"
+#include "trace.h"
+
+/* Memory in the frame of the function that holds a loop, with a number that no other activation has. */
+struct ars__frame_tag {
+    const uint64_t *at; /* NULL: none */
+    uint64_t number;
+    const char *below;   /* making it has moved the stack pointer here or further down */
+    const char *settled; /* where the stack pointer was then */
+};
+
+struct ars__loop {
+    ars__loop_mark *mark;
+    const char *frame;
+    const void *pin; /* which inlined copy of the loop */
+    struct ars__frame_tag tag;
+    uint32_t site_id; /* under p that of the loop around it */
+    int32_t record;   /* index among the trace's loops */
+    uint64_t tries;
+    struct ars__position entry;
+    uint64_t entry_state;
+    size_t entry_told;
+    struct ars__log_position entry_rejected, try_rejected; /* at the entry, and when the present try began */
+    uint32_t recorded;                                     /* rejected tries that are in the record */
+    double try_ratio; /* sum of log p/q of all that the present try has drawn; -inf is possible, so no differences */
+    struct ars__first *first;
+    bool owns_first;
+    bool in_place; /* ars_reject: repeated by us, never by rs_start */
+};
+
+/* A stack of the loops that are open. */
+struct ars__loops {
+    struct ars__loop *at;
+    size_t depth, room;
+};
+
+/* Activations that carry a tag already, so that a loop in a long-lived function makes one only once. */
+struct ars__tagged_frame {
+    const ars__loop_mark *mark;
+    const char *frame;
+    struct ars__frame_tag tag;
+};
+struct ars__tagged_frames {
+    struct ars__tagged_frame *at;
+    size_t n, room;
+    uint64_t last_number;
+};
+
+static inline struct ars__loop *ars__top(struct ars__loops *l) {
+    return l->depth ? &l->at[l->depth - 1] : NULL;
+}
+
+/* Fails if the innermost open loop's function is no longer on the stack. `caller` is the stack pointer of whoever called
+ * into libars. */
+void ars__loops_check(const char *caller, const char *what, const char *name);
+void ars__loops_reset(void);
+
+/* Opens a loop and records it; a continuation under p records nothing. */
+struct ars__loop *ars__loop_open(ars__loop_mark *mark, const char *frame);
+/* Memory for the first draw's proposal, for a loop without a snapshot. */
+void ars__loop_cache(struct ars__loop *loop);
+/* The try was rejected: everything that it drew vanishes. */
+void ars__loop_again(struct ars__loop *loop);
+void ars__try_begins(void); /* for the clock of tries */
+void ars__try_ends(void);   /* what comes next belongs to none */
+void ars__loop_close(void);
+_Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how);
+/* Fails unless a trace is being run. */
+void ars__loop_needs_trace(ars__loop_mark *mark, const char *what);
+
+#endif /* ARS_LIB_LOOPS_H */

@@ -1,0 +1,16 @@
+/* role.h: what one process of the simulator's family is. */
+#ifndef ARS_LIB_ROLE_H
+#define ARS_LIB_ROLE_H
+
+enum ars__role {
+    ARS__UNDECIDED = 0, /* before ars_main or the first ars_next_trace */
+    ARS__ALONE,         /* the plain simulator */
+    ARS__ZYGOTE,        /* initialised, parked, forks workers */
+    ARS__WORKER,        /* runs traces */
+    ARS__SNAPSHOT,      /* parked at the entry of a loop */
+    ARS__TRY_Q,         /* a continuation of that loop under the proposal */
+    ARS__RUN_P,         /* a continuation under the prior */
+    ARS__FOREIGN        /* forked by the simulator itself: takes no part */
+};
+
+#endif /* ARS_LIB_ROLE_H */
