@@ -44,11 +44,11 @@ SHELL := /bin/bash
 all: build
 
 demo: install
-	$(VENV)/bin/ars demo --output demo
+	$(VENV)/bin/ars demo --out demo
 
 # Hours. It goes on where it was interrupted; RESULTS_ARGS='--repeats 100 --traces 100000' has the paper's runs.
 results: install
-	$(VENV)/bin/ars reproduce all --full --output results --publish docs/results $(RESULTS_ARGS)
+	$(VENV)/bin/ars reproduce all --full --out results --publish docs/results $(RESULTS_ARGS)
 
 bench: install
 	$(VENV)/bin/ars bench all --out docs/performance.json --plots docs/figures --into docs/performance.md
@@ -87,7 +87,7 @@ soak: setup-test install build
 
 # Goes on where it was interrupted: what has been run is in truth/.
 truth: setup-test install build
-	$(VENV)/bin/python tools/truth.py --simulators $(BUILD)/csim --output truth --publish docs/results/truth
+	$(VENV)/bin/python tools/truth.py --simulators $(BUILD)/csim --out truth --publish docs/results/truth
 
 lint: setup-test install lint-only
 

@@ -261,7 +261,7 @@ def weights_of(case: Case, simulators: Path, directory: Path, runs: int, traces:
             parts.append(_load(path))
     log_weights = np.concatenate(parts)
     if log_weights.shape != (runs, len(METHODS), traces):
-        raise SystemExit(f"{directory} holds another experiment: remove it, or give another --output")
+        raise SystemExit(f"{directory} holds another experiment: remove it, or give another --out")
     return {method: np.exp(log_weights[:, i]) for i, method in enumerate(METHODS)}
 
 
@@ -339,7 +339,7 @@ def _publish(directory: Path, found: Mapping[str, Mapping[str, Verdict]], about:
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="z-scores of the evidence over many seeds, against exact answers.")
     parser.add_argument("--simulators", type=Path, default=Path("build/csim"), help="directory of csim (%(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("truth"), help="folder for checkpoints (%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("truth"), help="folder for checkpoints (%(default)s)")
     parser.add_argument("--publish", type=Path, help="folder for truth.json and README.md (default: none)")
     parser.add_argument("--runs", type=int, default=RUNS, help="runs per simulator (%(default)s)")
     parser.add_argument("--traces", type=int, default=TRACES, help="traces per run (%(default)s)")
@@ -362,7 +362,7 @@ def main(argv: Sequence[str] | None = None, log: Callable[[str], None] = print) 
     for case in cases():
         if options.only and case.name not in options.only:
             continue
-        weights = weights_of(case, options.simulators, options.output, options.runs, options.traces)
+        weights = weights_of(case, options.simulators, options.out, options.runs, options.traces)
         found[case.name] = {m: judge(w, case.evidence, options.shuffles) for m, w in weights.items()}
     about = {
         "runs": options.runs,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import os
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +25,30 @@ __all__ = [
     "first_of",
     "integer",
     "observed_arrays",
+    "renamed",
     "seconds",
     "seed_or_random",
 ]
+
+
+_Parameters = ParamSpec("_Parameters")
+_Value = TypeVar("_Value")
+
+
+def renamed(**names: str) -> Callable[[Callable[_Parameters, _Value]], Callable[_Parameters, _Value]]:
+    """For a function whose arguments had other names once, old=new: an old one is refused with the new one named."""
+
+    def decorate(function: Callable[_Parameters, _Value]) -> Callable[_Parameters, _Value]:
+        @functools.wraps(function)
+        def checked(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Value:
+            for old, new in names.items():
+                if old in kwargs:
+                    raise TypeError(f"{function.__name__}: {old}= is now called {new}=")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:

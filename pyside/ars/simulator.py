@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ars import _native as native
 from ars._native import RunFlag
-from ars.arguments import check_posterior_options, choice, first_of, integer, observed_arrays, seed_or_random
+from ars.arguments import check_posterior_options, choice, first_of, integer, observed_arrays, renamed, seed_or_random
 from ars.budget import Budget
 from ars.columns import Columns, Site
 from ars.errors import ArsError, BiasWarning, NetworkError, RunInterrupted
@@ -79,17 +79,18 @@ class Simulator(Identified):
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
+    @renamed(n="traces")
     def prior(
         self,
-        n: int,
+        traces: int,
         seed: int | None = None,
         *,
         progress: bool | Progress | None = None,
         on_failure: OnFailure = "raise",
         first_trace: int = 0,
     ) -> Traces:
-        """n traces of the plain simulator, observations simulated too. first_trace: the number of the first one."""
-        count = integer("n", n, 1, 2**40)
+        """Traces of the plain simulator, observations simulated too. first_trace: the number of the first one."""
+        count = integer("traces", traces, 1, 2**40)
         choice("on_failure", on_failure, ("raise", "zero", "skip"))
         config = self._config(seed_or_random(seed), count, RunFlag.PROPOSE_PRIOR, first_trace=first_trace)
         info = RunInfo(config.seed, None, None, "prior", on_failure, self.command, proposed=False)
@@ -237,15 +238,16 @@ class Simulator(Identified):
 
     # ---- training ----------------------------------------------------------------------------------------------------
 
+    @renamed(n="traces", checkpoint="out")
     def train(
         self,
-        n: int,
+        traces: int,
         lstm_dim: int = 512,
         lstm_depth: int = 1,
         batch_size: int = 512,
         seed: int | None = None,
         data: str | os.PathLike[str] | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
+        out: str | os.PathLike[str] | None = None,
         resume: bool = False,
         progress: bool | Progress | None = None,
         *,
@@ -263,14 +265,14 @@ class Simulator(Identified):
         checkpoint_every: float = 120.0,
         tensorboard: str | os.PathLike[str] | None = None,
     ) -> Network:
-        """Trains a proposal network on n traces of the prior, fresh ones or those of a folder that ``record`` wrote.
+        """Trains a proposal network on traces of the prior, fresh ones or those of a folder that ``record`` wrote.
 
-        data: that folder. checkpoint: the file for the network, written every ``checkpoint_every`` seconds and at the
-        end; with resume=True a training that was interrupted goes on from there. components: of mixtures. held_out:
-        number of traces to judge by, never trained on (default: chosen by n). patience: evaluations without a better
-        held-out loss after which to stop, 0 for never. train_on: "accepted", what loops accept, or "all", every draw,
-        rejected ones too; of the tries that one loop entry rejects, "all" uses the first ``max_rejected``, and lets
-        them stand for the others. shapes: of observations that are not flat, such as {"calorimeter": (20, 20)}, an
+        data: that folder. out: the file for the network, written every ``checkpoint_every`` seconds and at the end;
+        with resume=True a training that was interrupted goes on from there. components: of mixtures. held_out: number
+        of traces to judge by, never trained on (default: chosen by their number). patience: evaluations without a
+        better held-out loss after which to stop, 0 for never. train_on: "accepted", what loops accept, or "all", every
+        draw, rejected ones too; of the tries that one loop entry rejects, "all" uses the first ``max_rejected``, and
+        lets them stand for the others. shapes: of observations that are not flat, such as {"calorimeter": (20, 20)}, an
         image. embeddings: torch modules of your own, by observation. architecture: other sizes, by their names in
         ars.network.NetworkConfig. threads: of torch. tensorboard: a folder for its logs.
         """
@@ -281,10 +283,10 @@ class Simulator(Identified):
             from ars.network.train.training import TrainingConfig
         choice("on_failure", on_failure, ("raise", "zero", "skip"))
         sizes = {"lstm_dim": lstm_dim, "lstm_depth": lstm_depth, "components": components}
-        if seed is None and resume and checkpoint is not None and training_path(checkpoint).exists():
-            seed = int(load_training(training_path(checkpoint), embeddings).about["config"]["seed"])
+        if seed is None and resume and out is not None and training_path(out).exists():
+            seed = int(load_training(training_path(out), embeddings).about["config"]["seed"])
         config = TrainingConfig(
-            traces=integer("n", n, 1, 2**40),
+            traces=integer("traces", traces, 1, 2**40),
             batch_size=integer("batch_size", batch_size, 1, 2**20),
             lr=lr,
             seed=seed_or_random(seed),
@@ -298,7 +300,7 @@ class Simulator(Identified):
             config,
             NetworkConfig.from_dict({**(architecture or {}), **sizes}),
             data=data,
-            out=checkpoint,
+            out=out,
             resume=resume,
             shapes=shapes,
             embeddings=embeddings,
@@ -309,10 +311,11 @@ class Simulator(Identified):
             tensorboard=tensorboard,
         )
 
+    @renamed(n="traces", directory="out")
     def record(
         self,
-        n: int,
-        directory: str | os.PathLike[str],
+        traces: int,
+        out: str | os.PathLike[str],
         seed: int | None = None,
         *,
         shard_traces: int = 16_384,
@@ -320,18 +323,19 @@ class Simulator(Identified):
         on_failure: OnFailure = "raise",
         progress: bool | Progress | None = None,
     ) -> Recording:
-        """Draws prior traces until the folder holds n, in shards that survive a crash; for ``train(data=...)``.
+        """Draws prior traces until the folder ``out`` holds ``traces`` of them, for ``train(data=...)``.
 
-        max_rejected: record also what rejected tries drew, up to so many tries of every loop entry; 64 is enough for
-        train_on="all"."""
+        The shards in the folder survive a crash. max_rejected: record also what rejected tries drew, up to so many
+        tries of every loop entry; 64 is enough for train_on="all".
+        """
         with torch_needed("Simulator.record"):
             from ars.store.shards import record
         choice("on_failure", on_failure, ("raise", "zero", "skip"))
-        count, size = integer("n", n, 1, 2**40), integer("shard_traces", shard_traces, 1, 2**30)
+        count, size = integer("traces", traces, 1, 2**40), integer("shard_traces", shard_traces, 1, 2**30)
         return record(
             self,
             count,
-            directory,
+            out,
             seed=seed,
             shard_traces=size,
             max_rejected=integer("max_rejected", max_rejected, 0, 2**31),

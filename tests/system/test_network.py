@@ -308,8 +308,8 @@ def test_recorded_traces_train_a_network_and_a_training_goes_on(
         assert recording.traces == 2000
         options: dict[str, Any] = {"batch_size": 100, "threads": 1, "architecture": SMALL, "resume": True}
         file = tmp_path / "net.safetensors"
-        first = sim.train(2000, 16, data=tmp_path / "traces", checkpoint=file, **options)
-        more = sim.train(4000, 16, data=tmp_path / "traces", checkpoint=file, **options)  # the seed is the file's
+        first = sim.train(2000, 16, data=tmp_path / "traces", out=file, **options)
+        more = sim.train(4000, 16, data=tmp_path / "traces", out=file, **options)  # the seed is the file's
         assert [first.history[-1].traces, more.history[-1].traces] == [2000, 4000]
         loaded = ars.Network.load(file)
         assert loaded.simulator == sim.command

@@ -24,7 +24,7 @@ LIMIT = 4.0
 
 def reproduce(csim: Callable[[str], str], output: Path, *arguments: str) -> int:
     simulators = str(Path(csim("marsaglia")).parent)
-    return main(["reproduce", *arguments, "--tiny", "--output", str(output), "--simulators", simulators])
+    return main(["reproduce", *arguments, "--tiny", "--out", str(output), "--simulators", simulators])
 
 
 def table(folder: Path) -> list[dict[str, Any]]:
@@ -138,5 +138,5 @@ def test_without_matplotlib_it_says_so_at_once(
 
 
 def test_without_simulators_it_says_where_it_looked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", "beta", "--tiny", "--output", str(tmp_path), "--simulators", str(tmp_path)]) == 1
+    assert main(["reproduce", "beta", "--tiny", "--out", str(tmp_path), "--simulators", str(tmp_path)]) == 1
     assert "give --simulators the folder" in capsys.readouterr().err

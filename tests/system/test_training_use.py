@@ -60,7 +60,7 @@ def test_a_network_that_sees_the_calorimeter_knows_more_than_any_that_does_not(
     with ars.Simulator([csim("mini_sherpa")], workers=4) as sim:
         options = {**SMALL, "batch_size": 128, "lr": 3e-3, "architecture": {"observe_hidden": 64, "head_hidden": 64}}
         image = {"calorimeter": (20, 20)}
-        net = sim.train(6000, 32, shapes=image, embeddings=embeddings, checkpoint=file, **options)
+        net = sim.train(6000, 32, shapes=image, embeddings=embeddings, out=file, **options)
         assert net.observation_shapes == {"calorimeter": (20, 20)}
         held_out = net.history.held_out
         assert held_out[-1] is not None and held_out[0] is not None and held_out[-1] < held_out[0] - 0.3
@@ -91,10 +91,10 @@ def test_a_module_that_returns_the_wrong_size_is_named_before_anything_is_traine
 ) -> None:
     file = tmp_path / "net.safetensors"
     with ars.Simulator([csim("gaussian"), "2"], workers=2) as sim:
-        sim.train(200, 8, checkpoint=file, **SMALL)
+        sim.train(200, 8, out=file, **SMALL)
         before = file.read_bytes()
         with pytest.raises(EmbeddingError, match=r"'y' returned shape \(2, 7\), expected \(2, 32\).*last layer"):
-            sim.train(200, 8, embeddings={"y": torch.nn.Linear(2, 7)}, checkpoint=file, **SMALL)
+            sim.train(200, 8, embeddings={"y": torch.nn.Linear(2, 7)}, out=file, **SMALL)
         assert file.read_bytes() == before
 
 

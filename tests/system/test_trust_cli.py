@@ -302,7 +302,7 @@ def test_missing_packages_are_named(
     message: str,
 ) -> None:
     words = [{"SIM": csim("gaussian"), "n": str(tmp_path / "n")}.get(word, word) for word in command]
-    done = without([*words, "--output", str(tmp_path / "out")] if words[0] == "reproduce" else words, package)
+    done = without([*words, "--out", str(tmp_path / "out")] if words[0] == "reproduce" else words, package)
     assert done.returncode == 1
     assert message in done.stderr and "Traceback" not in done.stderr
     assert message in done.stderr.strip().splitlines()[-1]

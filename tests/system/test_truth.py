@@ -38,7 +38,7 @@ def test_a_small_run_passes_biased_fails_and_checkpoints_are_used(
     truth: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     simulators = os.environ.get("ARS_CSIM_DIR", str(ROOT / "build" / "csim"))
-    options = ["--simulators", simulators, "--output", str(tmp_path / "out"), "--publish", str(tmp_path / "page")]
+    options = ["--simulators", simulators, "--out", str(tmp_path / "out"), "--publish", str(tmp_path / "page")]
     options += ["--runs", "30", "--traces", "60", "--shuffles", "499", "--only", "truncated_normal"]
     monkeypatch.setattr(truth, "CHUNK", 20)
     said: list[str] = []

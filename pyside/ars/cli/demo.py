@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ars.cli.options import add_out
+
 if TYPE_CHECKING:
     from ars.diagnostics import Evidence
     from ars.posterior import Posterior, Traces
@@ -38,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the beta_bernoulli executable, with the others beside it, or their directory "
         "(default: those installed with this package)",
     )
-    parser.add_argument("--output", type=Path, default=Path("demo"), metavar="DIR", help="default: ./demo")
+    add_out(parser, "demo", "folder for tables and plots (default: ./demo)")
     parser.add_argument("--traces", type=_positive, metavar="N", help=f"per run; default: {_TRACES}")
     parser.add_argument(
         "--quick", action="store_true", help=f"{_QUICK_TRACES} traces per run and no training: a few seconds"
@@ -351,11 +353,11 @@ def run(arguments: argparse.Namespace) -> int:
         per_run = traces if example.proposals is not None else max(traces // 2, 100)  # a network takes its time
         print(f"{example.title}: {len(_BUDGETS) + 2} runs of {per_run:,} traces", file=sys.stderr)
         shown.append(_run_example(example, executable, per_run))
-    _write(shown, arguments.output)
+    _write(shown, arguments.out)
     for each in shown:
         print(f"\n{_text(each)}")
     print(f"\n{_READING}")
-    print(f"Tables and plots are in {arguments.output}/")
+    print(f"Tables and plots are in {arguments.out}/")
     wrong = [each.example.title for each in shown if not each.right]
     if wrong:
         print(f"These did not come out as they must: {'; '.join(wrong)}", file=sys.stderr)

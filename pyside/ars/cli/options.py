@@ -16,6 +16,7 @@ __all__ = [
     "UsageError",
     "add_limits",
     "add_listen",
+    "add_out",
     "add_seed",
     "add_simulator",
     "at_least",
@@ -109,6 +110,19 @@ def add_simulator(parser: argparse.ArgumentParser, what: str = "EXE", more: str 
         metavar="N",
         help="processes that run traces (default: 8 per core, 32 where proposals are asked for)",
     )
+
+
+class _Renamed(argparse.Action):
+    """An option that has another name now."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        parser.error(f"{self.option_strings[0]} is now called {self.metavar}")
+
+
+def add_out(parser: argparse.ArgumentParser, default: str, help_: str) -> None:
+    """``--out`` for a folder; it was called ``--output`` once."""
+    parser.add_argument("--out", type=Path, default=Path(default), metavar="DIR", help=help_)
+    parser.add_argument("--output", action=_Renamed, metavar="--out", help=argparse.SUPPRESS)
 
 
 def add_seed(parser: argparse.ArgumentParser) -> None:

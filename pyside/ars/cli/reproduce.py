@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ars.cli.options import at_least
+from ars.cli.options import add_out, at_least
 
 if TYPE_CHECKING:
     from ars.progress import Progress
@@ -25,13 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     size.add_argument("--quick", action="store_true", help="minutes per experiment on two cores (the default)")
     size.add_argument("--full", action="store_true", help="the paper's networks; hours, to be run in the background")
     size.add_argument("--tiny", action="store_true", help="seconds: shows that it runs, and little else")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("results"),
-        metavar="DIR",
-        help="with a folder per experiment; default: ./results",
-    )
+    add_out(parser, "results", "folder with one subfolder per experiment (default: ./results)")
     parser.add_argument(
         "--publish", type=Path, metavar="DIR", help="copy pages, figures and tables there as well, without the stages"
     )
@@ -80,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     wrong = []
     for name in chosen:
         work = Workspace(
-            arguments.output / name,
+            arguments.out / name,
             arguments.seed,
             resume=arguments.resume,
             reporter=_Terminal(),

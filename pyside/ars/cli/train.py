@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.batch_size,
                 seed=arguments.seed,
                 data=arguments.data,
-                checkpoint=arguments.out,
+                out=arguments.out,
                 resume=arguments.resume,
                 progress=shown,
                 components=arguments.components,

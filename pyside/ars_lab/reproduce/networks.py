@@ -72,7 +72,7 @@ def trained(
             settings.lstm_depth,
             settings.batch_size,
             work.seed,
-            checkpoint=path,
+            out=path,
             resume=True,
             progress=work.reporter.progress(f"traces, training {name}"),
             components=settings.components,
