@@ -239,7 +239,7 @@ def test_recorded_rejected_tries_train_a_network_and_its_training_goes_on(
         for name in ("samples", "tries", "rejected", "values"):
             np.testing.assert_array_equal(getattr(loaded, name), getattr(fresh, name))
         file = tmp_path / "net.safetensors"
-        more: dict[str, Any] = {"data": tmp_path / "all", "checkpoint": file, "resume": True, **options}
+        more: dict[str, Any] = {"data": tmp_path / "all", "out": file, "resume": True, **options}
         sim.train(800, 16, train_on="all", **more)
         with pytest.raises(ars.ArsError, match="train_on was 'all', is 'accepted'"):
             sim.train(1600, 16, **more)

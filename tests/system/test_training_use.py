@@ -118,7 +118,7 @@ def test_a_nan_ends_the_training_and_the_last_good_checkpoint_remains(
     csim: Callable[[str], str], tmp_path: Path
 ) -> None:
     file = tmp_path / "net.safetensors"
-    options: dict[str, Any] = {"checkpoint": file, "checkpoint_every": 0.0, "resume": True, **SMALL}
+    options: dict[str, Any] = {"out": file, "checkpoint_every": 0.0, "resume": True, **SMALL}
     with ars.Simulator([csim("gaussian"), "2"], workers=2) as sim:
         with pytest.raises(TrainingError, match=r"loss became nan after [\d,]+ traces.*last checkpoint is unharmed"):
             sim.train(2000, 8, embeddings={"y": Spoilt(20)}, **options)
@@ -132,7 +132,7 @@ def test_a_full_disk_ends_the_training_and_the_last_good_checkpoint_remains(
     csim: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "net.safetensors"
-    options: dict[str, Any] = {"checkpoint": file, "checkpoint_every": 0.0, "resume": True, **SMALL}
+    options: dict[str, Any] = {"out": file, "checkpoint_every": 0.0, "resume": True, **SMALL}
     real, left = os.fsync, 9
 
     def full(descriptor: int) -> None:
