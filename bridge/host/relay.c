@@ -131,7 +131,7 @@ void ars__relay_question(struct host *host, uint32_t channel) {
 void ars__relay_missed(struct host *host, uint32_t w) {
     uint32_t slots[ARS__MAX_SNAPSHOTS], n = ars__records_at_work(host, w, slots);
     ars__relay_question(host, w);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n && !host->blocked; i++)
         ars__relay_question(host, ars__snapshot_channel(host->n_workers, host->per_worker, w, slots[i]));
 }
 
