@@ -59,6 +59,12 @@ struct channel {
     struct cpu_clock cpu;
 };
 
+/* A set of numbers other than 0: states.c. */
+struct states {
+    uint64_t *at; /* 0: empty */
+    size_t capacity, count;
+};
+
 struct worker {
     enum worker_state state; /* its process is the zygote's to signal: to us its number may be somebody else's by now */
     pid_t pid;               /* so it is for reading times only */
@@ -85,6 +91,7 @@ struct worker {
     uint64_t begun, spent, since, looked, own, counted;
     uint64_t begun_before; /* heartbeats when it got its order; there is one per trace */
     uint32_t waiting;
+    struct states states; /* that the controller gave to the current trace */
 
     bool broken;                  /* its ring makes no sense: do not read it again */
     struct ars_wire_failure doom; /* why we killed it; kind 0: for no trace's sake */
@@ -242,7 +249,7 @@ bool ars__relay_reply(struct host *host, const unsigned char *item);
 void ars__relay_reset(struct host *host, uint32_t worker); /* forgets the questions of a dead family */
 /* Looks at the mailboxes that the worker's family may have a question in, for one that the doorbell has not told of. */
 void ars__relay_missed(struct host *host, uint32_t worker);
-/* The trace is over. Whoever still waits in its name is dead or never waited: its answer must not stop the clock of the
+/* The trace is over, and so are its states. Whoever still waits in its name is dead or never waited: its answer must not stop the clock of the
  * next trace, nor be taken for the answer to a question of whoever has the mailbox then. */
 void ars__relay_drop(struct host *host, uint32_t worker);
 void ars__relay_forget(struct host *host, uint32_t worker, uint32_t slot); /* the question of a snapshot that failed */
@@ -275,6 +282,12 @@ void ars__run_finish(struct host *host);                   /* DONE, if it is */
 void ars__clock(struct host *host, struct worker *worker);
 void ars__clock_reset(struct host *host, struct worker *worker);
 void ars__tick(struct host *host);
+
+/* ---- states.c ---------------------------------------------------------------------------------------------------- */
+bool ars__states_know(const struct states *states, uint64_t state); /* 0, where every trace begins, is always known */
+void ars__states_add(struct states *states, uint64_t state);
+void ars__states_clear(struct states *states);
+void ars__states_free(struct states *states);
 
 /* ---- cores.c ----------------------------------------------------------------------------------------------------- */
 /* A trace, or a try, that takes so many times its limit ends, whatever it was waiting for. */

@@ -65,6 +65,8 @@ static uint32_t ticket_steps(struct host *host, uint32_t channel, unsigned char 
             return snprintf(why->text, sizeof why->text, "a step request that is not of the trace in progress"), 0;
         if (channel >= host->n_workers && !worker->at_work)
             return snprintf(why->text, sizeof why->text, "a step request of a snapshot that was not told to go"), 0;
+        if (!ars__states_know(&worker->states, step.state))
+            return snprintf(why->text, sizeof why->text, "a step request from a state that its trace was not given"), 0;
         step.ticket = ++c->sequence << host->ticket_bits | channel;
         memcpy(body + at, &step, sizeof step);
         if (n == 0) {
@@ -201,6 +203,7 @@ bool ars__relay_reply(struct host *host, const unsigned char *item) {
         atomic_store_explicit(&host->shm->sites[c->site].always_prior, (uint32_t)host->run.config.header.run,
                               memory_order_relaxed);
     struct worker *worker = &host->workers[worker_of(host, channel)];
+    ars__states_add(&worker->states, reply.state);
     c->came[place / 64] |= bit;
     c->answered++;
     /* A process on its way out no longer cares. */
@@ -231,6 +234,7 @@ void ars__relay_forget(struct host *host, uint32_t w, uint32_t slot) {
 
 void ars__relay_drop(struct host *host, uint32_t w) {
     struct worker *worker = &host->workers[w];
+    ars__states_clear(&worker->states);
     if (!worker->waiting) return;
     if (host->channels[w].waiting) reset_channel(host, w);
     for (uint32_t s = 0; s < host->per_worker; s++) {
@@ -245,4 +249,5 @@ void ars__relay_reset(struct host *host, uint32_t worker) {
     for (uint32_t s = 0; s < host->per_worker; s++)
         reset_channel(host, ars__snapshot_channel(host->n_workers, host->per_worker, worker, s));
     host->workers[worker].waiting = 0;
+    ars__states_clear(&host->workers[worker].states);
 }

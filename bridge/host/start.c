@@ -123,7 +123,10 @@ static void allocate(struct host *host) {
 }
 
 void ars__release(struct host *host) {
-    for (uint32_t w = 0; host->workers && w < host->n_workers; w++) ars__buffer_free(&host->workers[w].bytes);
+    for (uint32_t w = 0; host->workers && w < host->n_workers; w++) {
+        ars__buffer_free(&host->workers[w].bytes);
+        ars__states_free(&host->workers[w].states);
+    }
     for (int c = 0; c < ARS__COLUMNS; c++) ars__buffer_free(&host->columns[c]);
     ars__buffer_free(&host->sites_out);
     ars__buffer_free(&host->steps_out);
