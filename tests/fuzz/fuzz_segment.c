@@ -532,6 +532,7 @@ static void renew(void) {
     for (uint32_t w = 0; w < WORKERS; w++) {
         struct buffer bytes = host.workers[w].bytes;
         bytes.size = 0;
+        ars__states_free(&host.workers[w].states);
         host.workers[w] = (struct worker){.bytes = bytes};
     }
     memset(host.channels, 0, CHANNELS * sizeof *host.channels);
