@@ -279,7 +279,7 @@ struct ars_wire_done {
     uint64_t messages_received;
     uint64_t workers_started;
     uint64_t cancelled;      /* 1: ended by CANCEL */
-    uint64_t replays;        /* traces that were begun again because a process of theirs had died */
+    uint64_t replays;        /* traces begun again: a process of theirs had died, or sent what it must not */
     uint64_t forks_refused;  /* by the system, or by the limit of processes */
     uint64_t fewest_workers; /* that the run went on with, after refused forks */
 };

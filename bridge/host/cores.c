@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cores.h"
@@ -33,20 +34,35 @@ static bool is_runnable(pid_t pid) {
     return end && end[1] == ' ' && end[2] == 'R';
 }
 
-bool host_cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now) {
+static bool read_schedstat(pid_t pid, uint64_t *ran, uint64_t *waited) {
     char text[100], *end;
     if (pid <= 0 || !read_proc(pid, "schedstat", text, sizeof text)) return false;
+    *ran = strtoull(text, &end, 10);
+    *waited = strtoull(end, &end, 10);
+    return true;
+}
+
+/* Of all its threads, up to this moment. schedstat has it as of the last tick of its core, and a core without ticks (nohz_full)
+ * counts once a second: a process that runs there would look like one that waits. */
+static bool read_cpu_time(pid_t pid, uint64_t *ran) {
+    clockid_t clock;
+    struct timespec time;
+    if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &time)) return false;
+    *ran = (uint64_t)time.tv_sec * HOST_S + (uint64_t)time.tv_nsec;
+    return true;
+}
+
+bool host_cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now) {
     now->pid = pid;
-    now->ran = strtoull(text, &end, 10);
-    now->waited = strtoull(end, &end, 10);
+    if (!read_schedstat(pid, &now->ran, &now->waited) || !read_cpu_time(pid, &now->ran)) return false;
     bool same = before->last.pid == pid && before->last.ran == now->ran && before->last.waited == now->waited;
     now->runnable = (same || now->ran + now->waited == 0) && is_runnable(pid);
     return true;
 }
 
 bool host_cores_counted(void) {
-    struct cpu_reading now;
-    return host_cpu_read(getpid(), &(struct cpu_clock){.share = 1}, &now) && now.ran > 0;
+    uint64_t ran, waited;
+    return read_schedstat(getpid(), &ran, &waited) && ran > 0;
 }
 
 /* The share of a process that is new since the last reading, as far as is known of it. */

@@ -107,7 +107,8 @@ static void account(struct host *host, struct worker *worker, int status) {
     bool innocent = worker->last_failed || (killed && worker->doom.trace != host_current_trace(worker));
     if (!innocent) {
         struct ars_wire_failure failure = killed ? worker->doom : failure_of(host, worker, status);
-        if (killed || !host_replay(host, &failure)) {
+        bool slow = failure.kind == ARS_FAIL_TIMEOUT || failure.kind == ARS_FAIL_TRY_TIMEOUT;
+        if (slow || !host_replay(host, &failure)) {
             host_columns_fail(host, &failure, 0);
             worker->finished++;
         }
@@ -148,7 +149,8 @@ static void reset(struct host *host, uint32_t w) {
     atomic_store(&shared->where.beat, (atomic_load(&shared->where.beat) | 1) + 1); /* not in a try */
     struct buffer kept = worker->bytes;
     kept.size = 0;
-    *worker = (struct worker){.state = WORKER_NONE, .fork_tries = worker->fork_tries, .bytes = kept};
+    *worker = (struct worker){
+        .state = WORKER_NONE, .fork_tries = worker->fork_tries, .bytes = kept, .states = worker->states};
 }
 
 static void died(struct host *host, uint32_t w, int status) {

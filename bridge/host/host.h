@@ -59,6 +59,12 @@ struct channel {
     struct cpu_clock cpu;
 };
 
+/* A set of numbers other than 0: states.c. */
+struct states {
+    uint64_t *at; /* 0: empty */
+    size_t capacity, count;
+};
+
 struct worker {
     enum worker_state state; /* its process is the zygote's to signal: to us its number may be somebody else's by now */
     pid_t pid;               /* so it is for reading times only */
@@ -85,6 +91,7 @@ struct worker {
     uint64_t begun, spent, since, looked, own, counted;
     uint64_t begun_before; /* heartbeats when it got its order; there is one per trace */
     uint32_t waiting;
+    struct states states; /* that the controller gave to the current trace */
 
     bool broken;                  /* its ring makes no sense: do not read it again */
     struct ars_wire_failure doom; /* why we killed it; kind 0: for no trace's sake */

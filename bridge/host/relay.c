@@ -13,6 +13,7 @@
 #include "relay.h"
 #include "sites.h"
 #include "start.h"
+#include "states.h"
 #include "timing.h"
 
 static uint32_t worker_of(const struct host *host, uint32_t channel) {
@@ -72,6 +73,8 @@ static uint32_t ticket_steps(struct host *host, uint32_t channel, unsigned char 
             return snprintf(why->text, sizeof why->text, "a step request that is not of the trace in progress"), 0;
         if (channel >= host->n_workers && !worker->at_work)
             return snprintf(why->text, sizeof why->text, "a step request of a snapshot that was not told to go"), 0;
+        if (!host_states_know(&worker->states, step.state))
+            return snprintf(why->text, sizeof why->text, "a step request from a state that its trace was not given"), 0;
         step.ticket = ++c->sequence << host->ticket_bits | channel;
         memcpy(body + at, &step, sizeof step);
         if (n == 0) {
@@ -138,7 +141,7 @@ void host_relay_question(struct host *host, uint32_t channel) {
 void host_relay_missed(struct host *host, uint32_t w) {
     uint32_t slots[ARS__MAX_SNAPSHOTS], n = host_records_at_work(host, w, slots);
     host_relay_question(host, w);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n && !host->blocked; i++)
         host_relay_question(host, ars__snapshot_channel(host->n_workers, host->per_worker, w, slots[i]));
 }
 
@@ -208,6 +211,7 @@ bool host_relay_reply(struct host *host, const unsigned char *item) {
         atomic_store_explicit(&host->shm->sites[c->site_id].always_prior, (uint32_t)host->run.config.header.run,
                               memory_order_relaxed);
     struct worker *worker = &host->workers[worker_of(host, channel)];
+    host_states_add(&worker->states, reply.state);
     c->came[place / 64] |= bit;
     c->answered++;
     /* A process on its way out no longer cares. */
@@ -238,6 +242,7 @@ void host_relay_forget(struct host *host, uint32_t w, uint32_t slot) {
 
 void host_relay_drop(struct host *host, uint32_t w) {
     struct worker *worker = &host->workers[w];
+    host_states_clear(&worker->states);
     if (!worker->waiting) return;
     if (host->channels[w].waiting) reset_channel(host, w);
     for (uint32_t s = 0; s < host->per_worker; s++) {
@@ -252,4 +257,5 @@ void host_relay_reset(struct host *host, uint32_t worker) {
     for (uint32_t s = 0; s < host->per_worker; s++)
         reset_channel(host, ars__snapshot_channel(host->n_workers, host->per_worker, worker, s));
     host->workers[worker].waiting = 0;
+    host_states_clear(&host->workers[worker].states);
 }

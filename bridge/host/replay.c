@@ -92,7 +92,8 @@ static bool again(struct host *host, const struct ars_wire_failure *f) {
         return entry(run, f->trace)->deaths++ < DEATHS;
     case ARS_FAIL_EXIT:
     case ARS_FAIL_LOST:
-    case ARS_FAIL_MEMORY: /* perhaps the traces before it left too little */
+    case ARS_FAIL_MEMORY:   /* perhaps the traces before it left too little */
+    case ARS_FAIL_PROTOCOL: /* or wrote over what their process shares with us */
         return entry(run, f->trace)->deaths++ < DEATHS;
     case ARS_FAIL_FORK: {
         if (f->detail != EAGAIN && f->detail != ENOMEM) return false;

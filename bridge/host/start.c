@@ -20,6 +20,7 @@
 #include "link.h"
 #include "sites.h"
 #include "start.h"
+#include "states.h"
 #include "wake.h"
 
 uint64_t host_now(void) {
@@ -129,7 +130,10 @@ static void allocate(struct host *host) {
 }
 
 void host_release(struct host *host) {
-    for (uint32_t w = 0; host->workers && w < host->n_workers; w++) host_buffer_free(&host->workers[w].bytes);
+    for (uint32_t w = 0; host->workers && w < host->n_workers; w++) {
+        host_buffer_free(&host->workers[w].bytes);
+        host_states_free(&host->workers[w].states);
+    }
     for (int c = 0; c < ARS__COLUMNS; c++) host_buffer_free(&host->columns[c]);
     host_buffer_free(&host->sites_out);
     host_buffer_free(&host->steps_out);

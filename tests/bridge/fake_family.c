@@ -112,7 +112,8 @@ static void put_question(struct ars__channel *box, const struct request *q) {
 
 static double ask_step(uint32_t channel, struct ars__channel *box, uint64_t trace, uint32_t site, uint32_t instance) {
     struct request q = request(trace, site, instance);
-    if (planned(trace, "badstep")) q.step.n_told = 5000;
+    if (planned(trace, "badstep") || planned_times(trace, "badstep")) q.step.n_told = 5000;
+    if (planned(trace, "badstate")) q.step.state = 77;
     if (planned(trace, "askdie")) { /* dies when the host has its question */
         put_question(box, &q);
         ring_bell(channel);
@@ -280,7 +281,7 @@ static void run_trace(uint32_t w, uint64_t trace) {
         bool asks =
             !(flags & ARS_RUN_PROPOSE_PRIOR) && atomic_load(&shm->sites[x].always_prior) != (uint32_t)shm->run.number;
         s.value = several ? values[i] : asks ? ask_step(w, &me->channel, trace, x, i) : -2;
-        if (planned(trace, "badsite")) s.site = 77;
+        if (planned(trace, "badsite") || planned_times(trace, "badsite")) s.site = 77;
         memcpy(at, &s, sizeof s);
         at += sizeof s;
     }

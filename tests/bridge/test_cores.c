@@ -116,6 +116,19 @@ static void real_readings(void) {
     CHECK(now.ran > clock.last.ran);
 }
 
+/* A process that has run is seen to have run, also if its core has had no tick since: some cores have none for a second. */
+static void a_core_without_ticks(void) {
+    struct cpu_clock clock = {.share = 1};
+    struct cpu_reading now;
+    if (!host_cores_counted()) return;
+    CHECK(host_cpu_read(getpid(), &clock, &clock.last));
+    for (int i = 0; i < 100; i++) {
+        CHECK(host_cpu_read(getpid(), &clock, &now));
+        CHECK(now.ran > clock.last.ran);
+        clock.last = now;
+    }
+}
+
 int main(void) {
     one_process();
     a_long_wait();
@@ -123,5 +136,6 @@ int main(void) {
     one_after_another();
     whole_lives();
     real_readings();
+    a_core_without_ticks();
     return check_failures != 0;
 }

@@ -19,6 +19,7 @@
 #include "host.h"
 #include "session.h"
 #include "sites.h"
+#include "states.h"
 
 enum {
     WORKERS = 2,
@@ -130,6 +131,7 @@ static void take_steps(const unsigned char *frame, const struct ars_wire_header 
         at += step.size;
         for (size_t k = 0; k < n_tickets; k++) PROMISE(tickets[k] != step.ticket);
         PROMISE(n_tickets < MOST_TICKETS);
+        PROMISE(!trusted || step.state <= 1); /* answer_all gives no other */
         only_tells[n_tickets] = step.site == ARS_NO_SITE;
         tickets[n_tickets++] = step.ticket;
     }
@@ -535,6 +537,7 @@ static void renew(void) {
     for (uint32_t w = 0; w < WORKERS; w++) {
         struct buffer bytes = host.workers[w].bytes;
         bytes.size = 0;
+        host_states_free(&host.workers[w].states);
         host.workers[w] = (struct worker){.bytes = bytes};
     }
     memset(host.channels, 0, CHANNELS * sizeof *host.channels);

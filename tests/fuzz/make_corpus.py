@@ -120,9 +120,13 @@ def scripts() -> Iterator[tuple[str, bytes]]:
         "site",
         bytes([64]) + BEGIN + ask(0, ASK_SITE, site) + ask(1, ASK_SITE, site) + ask(0, ASK_SITE, g.GOOD_SITES[3]),
     )
-    step = g.step(0, 0, g.dist(g.NORMAL, 0.0, 1.0), [(1, 0, 0.5)], trace=0)
-    tells = g.step(0, g.NO_SITE, b"", [(1, 0, 0.5)], trace=0)
+    step = g.step(0, 0, g.dist(g.NORMAL, 0.0, 1.0), [(1, 0, 0.5)], trace=0, state=0)
+    tells = g.step(0, g.NO_SITE, b"", [(1, 0, 0.5)], trace=0, state=0)
+    after = g.step(0, 0, g.dist(g.NORMAL, 0.0, 1.0), [(1, 0, 0.5)], trace=0, state=1)  # the state of every ANSWER
     yield "step", bytes([1]) + BEGIN + ask(0, ASK_STEP, step) + ANSWER + ring(0, whole(0)) + words(0, ORDER_DONE)
+    two = ask(0, ASK_STEP, step) + ANSWER + ask(0, ASK_STEP, after) + ANSWER
+    yield "two_steps", bytes([1]) + BEGIN + two + ring(0, whole(0)) + words(0, ORDER_DONE)
+    yield "state_of_nobody", bytes([1]) + BEGIN + ask(0, ASK_STEP, after) + ANSWER + WAIT
     gone = ask(0, ASK_STEP, step) + TRUTH + words(0, ORDER_DONE)  # it does not wait for the answer
     yield "asked_and_gone", bytes([0]) + BEGIN + gone + bytes([12, 0]) + WAIT
     yield "tells", bytes([64]) + BEGIN + ask(0, ASK_STEP, tells) + ask(1, ASK_STEP, step) + ANSWER + WAIT

@@ -111,6 +111,26 @@ def test_an_array_that_is_overrun_in_a_workers_fourth_trace(
     assert ("run again because its process had died" in caplog.text) == (found.stats["replays"] > 0)
 
 
+def test_what_a_trace_writes_over_its_own_memory_costs_no_other(
+    stray: Callable[..., ars.Simulator], right: ars.Posterior
+) -> None:
+    """The question that follows makes no sense. The controller would end the run; ars-host ends the trace."""
+    found = posterior(stray("state"))
+    strays = right["r"] > 1
+    assert dict(found.failures) == {"protocol": strays.sum()}
+    assert all("from a state that its trace was not given" in example.text for example in found.failures.examples)
+    assert_same(found, right, but=strays)
+
+
+def test_a_trace_that_an_earlier_one_has_spoilt_is_right_in_a_new_process(
+    stray: Callable[..., ars.Simulator], right: ars.Posterior
+) -> None:
+    found = posterior(stray("state_later"))
+    assert not found.failures
+    assert found.stats["replays"] > 0
+    assert_same(found, right)
+
+
 @pytest.mark.parametrize("byte", [0x00, 0xFF, 0xA5])
 def test_what_is_written_onto_the_doorbell_costs_no_trace(
     byte: int, stray: Callable[..., ars.Simulator], right: ars.Posterior

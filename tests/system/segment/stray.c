@@ -83,6 +83,8 @@ static volatile unsigned char *target(void) {
 static void stray(void) {
     if (at("below")) run_over(neighbour_below());
     if (at("above")) underrun();
+    if (at("state") || at("state_later"))
+        ars__me.state = 77; /* libars' own memory: the next question is from nowhere */
     if (at("bell")) memset(ars__bell_at(ars__me.shm), byte, sizeof(struct ars__bell));
     if (at("reads"))
         printf("%u\n", atomic_load(&ars__worker_at(ars__me.shm, ars__me.per_worker, neighbour())->order_done));
@@ -104,10 +106,13 @@ static double loop(bool strays) {
 
 static void model(void *in_continuations) {
     static int traces;
+    static bool spoilt; /* by an earlier trace of this process */
     double x = ars_sample("x", ars_normal(0, 1));
     bool once = at("overrun") || at("overrun_below"), strays = x > 1 && !once;
     if (once && ++traces == 4) overrun();
-    if (strays && !in_continuations) stray();
+    bool now = at("state_later") ? spoilt : strays;
+    spoilt |= strays;
+    if (now && !in_continuations) stray();
     double u = loop(strays && in_continuations);
     ars_observe("y", ars_normal(x, 0.5));
     ars_result("r", x);
