@@ -140,6 +140,23 @@ struct ars__first {
     _Alignas(8) unsigned char reply[ARS_WIRE_MAX_STEP];
 };
 
+/* What the continuations of a loop's entry have counted; the end of an ars_wire_loop. */
+struct ars__estimate {
+    uint64_t tries_q;
+    uint64_t accepted_q;
+    uint64_t runs_p;
+    uint64_t tries_p;
+    double s_pq_sum;
+};
+
+static inline void ars__estimate_put(const struct ars__estimate *estimate, struct ars_wire_loop *loop) {
+    loop->tries_q = estimate->tries_q;
+    loop->accepted_q = estimate->accepted_q;
+    loop->runs_p = estimate->runs_p;
+    loop->tries_p = estimate->tries_p;
+    loop->s_pq_sum = estimate->s_pq_sum;
+}
+
 struct ars__snapshot {
     struct ars__channel channel;         /* of its current continuation */
     _Alignas(64) _Atomic uint32_t order; /* futex */
@@ -147,11 +164,7 @@ struct ars__snapshot {
     uint32_t want_tries_q;               /* host, before GO */
     uint32_t want_runs_p;                /* host, before GO */
     /* Results: written by the snapshot and its continuations, which run one after another. */
-    uint64_t tries_q;
-    uint64_t accepted_q;
-    uint64_t runs_p;
-    uint64_t tries_p;
-    double s_pq_sum;
+    struct ars__estimate estimate;
     uint32_t forks;
     uint32_t asked_ahead, used_ahead; /* answers that it got before they were asked for; those that were wanted then */
     uint32_t left; /* the present continuation has ended as it should: its exit code alone could be the simulator's */

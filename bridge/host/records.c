@@ -173,11 +173,7 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
     struct ars_wire_loop l;
     ars__why why;
     memcpy(&l, r->loops + loop * sizeof l, sizeof l);
-    l.tries_q = s->tries_q;
-    l.accepted_q = s->accepted_q;
-    l.runs_p = s->runs_p;
-    l.tries_p = s->tries_p;
-    l.s_pq_sum = s->s_pq_sum;
+    ars__estimate_put(&s->estimate, &l);
     l.forks = s->forks;
     memcpy(r->loops + loop * sizeof l, &l, sizeof l);
     /* Its continuation may have died with a question in the mailbox, which must not pass for one of the next trace. */

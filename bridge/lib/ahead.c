@@ -15,9 +15,9 @@
 
 #include "ahead.h"
 #include "ask.h"
+#include "continuation.h"
 #include "loops.h"
 #include "process.h"
-#include "snapshot.h"
 
 enum {
     ROOM = 64 << 10,

@@ -5,13 +5,12 @@
  * run: what the body leaves behind is then that of the accepted try. They draw from the streams that the forked ones
  * would have, and count as those would, so a loop's estimates are the same bits either way. */
 #include <errno.h>
-#include <math.h>
 
 #include "ahead.h"
+#include "continuation.h"
 #include "loops.h"
 #include "process.h"
 #include "rejected_log.h"
-#include "snapshot.h"
 #include "thread_owner.h"
 #include "trace.h"
 
@@ -19,6 +18,7 @@ struct body {
     bool (*call)(void *);
     void *context;
     size_t depth; /* of the loop */
+    struct ars__estimate estimate;
 };
 
 /* Both arrays grow while a body runs: ask again after every call of it. */
@@ -37,23 +37,14 @@ static bool try_once(const struct body *body) {
     return accepted;
 }
 
-/* Counts a try as ars__continuation_rejected and ars__continuation_accepted do. True: the continuation is over. */
-static bool count(const struct body *body, bool accepted) {
-    struct ars_wire_loop *record = record_of(body);
-    if (ars__me.role == ARS__RUN_P) {
-        record->tries_p++;
-        record->runs_p += accepted;
-        return accepted;
-    }
-    record->tries_q++;
-    record->accepted_q += accepted;
-    double ratio = loop_of(body)->try_ratio;
-    if (!accepted) record->s_pq_sum += ratio == 0 ? 1 : exp(2 * ratio);
-    return accepted || record->tries_q == ars__me.want_tries_q;
+/* One more try. True: the continuation is over. */
+static bool try_and_count(struct body *body) {
+    const bool accepted = try_once(body);
+    return ars__continuation_count(&body->estimate, ars__me.want_tries_q, loop_of(body), accepted);
 }
 
 /* One continuation, and everything as it was at the loop's entry. */
-static void continue_once(const struct body *body, enum ars__role role, uint32_t number) {
+static void continue_once(struct body *body, enum ars__role role, uint32_t number) {
     const struct ars_wire_loop main_run = *record_of(body);
     const double log_ratio_all = ars__me.trace.log_ratio_all;
     const uint32_t entries = ars__me.trace.entries;
@@ -63,7 +54,7 @@ static void continue_once(const struct body *body, enum ars__role role, uint32_t
     if (role == ARS__TRY_Q) ars__ahead_begin(number);
     ars__me.root = body->depth;
     ars__try_begins();
-    while (!count(body, try_once(body))) ars__loop_again(loop_of(body));
+    while (!try_and_count(body)) ars__loop_again(loop_of(body));
 
     struct ars__loop *loop = loop_of(body);
     struct ars_wire_loop *record = record_of(body);
@@ -82,21 +73,22 @@ static void continue_once(const struct body *body, enum ars__role role, uint32_t
     ars__me.ahead = 0;
 }
 
-static void estimate(const struct body *body) {
+static void estimate_acceptance(struct body *body) {
     const uint64_t wanted = ars__me.want_tries_q;
     const uint32_t loop_id = loop_of(body)->site_id;
     uint32_t asked = 0;
     /* The main run is still to come: the first continuation shows what the others will ask. */
-    for (uint32_t number = 0; record_of(body)->tries_q < wanted; number++) {
+    for (uint32_t number = 0; body->estimate.tries_q < wanted; number++) {
         continue_once(body, ARS__TRY_Q, number);
-        const uint64_t left = wanted - record_of(body)->tries_q;
+        const uint64_t left = wanted - body->estimate.tries_q;
         if (number || !left) continue;
         ars__try_ends();
         asked = ars__ask_ahead(loop_of(body), 1, (uint32_t)left);
     }
     ars__ahead_learn(loop_id, asked, ars__ahead_used_in_place());
-    for (uint32_t number = 0; record_of(body)->runs_p < ars__me.want_runs_p; number++)
+    for (uint32_t number = 0; body->estimate.runs_p < ars__me.want_runs_p; number++)
         continue_once(body, ARS__RUN_P, number);
+    ars__estimate_put(&body->estimate, record_of(body));
 }
 
 /* A call is always an entry, so an open loop that is not around us was left. */
@@ -119,8 +111,8 @@ void ars__reject(ars__loop_mark *mark, bool (*call)(void *), void *context) {
     struct ars__loop *loop = ars__loop_open(mark, frame);
     loop->in_place = true;
     if (ars__me.role != ARS__RUN_P) ars__loop_cache(loop);
-    const struct body body = {call, context, ars__me.loops.depth};
-    if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE)) estimate(&body);
+    struct body body = {call, context, ars__me.loops.depth, {0}};
+    if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE)) estimate_acceptance(&body);
     errno = kept;
     ars__try_begins();
     while (!try_once(&body)) ars__loop_again(loop_of(&body));

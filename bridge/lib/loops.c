@@ -230,7 +230,7 @@ static __attribute__((noinline)) bool start(ars__loop_mark *mark, const char *fr
     if (top && top->mark == mark && top->frame == frame) {
         if (pin != top->pin || !in_place(&top->tag, pointer))
             ars__loop_left(top, "its function was called again, or an array of variable length stands before rs_start");
-        if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_rejected(top);
+        if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_tried(top, false);
         ars__loop_again(top);
         errno = kept;
         return false;
@@ -261,7 +261,7 @@ void ars__rs_end(void *frame, const char *file, const char *func) {
             slash ? slash + 1 : file, func);
     }
     if ((char *)frame > top->frame) ars__loop_left(top, "rs_end of a loop around it was called");
-    if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_accepted(top);
+    if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_tried(top, true);
     if (ars__recording_rejected()) ars__rejected_close(top);
     ars__loop_close();
 }

@@ -4,7 +4,6 @@
  * used up: a rejected one goes on as the next try, an accepted one cannot, so the snapshot forks another. Under p it
  * makes tries until it is accepted. Its only effect is a few counters in the snapshot's slot. */
 #include <errno.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 
 #include "ahead.h"
 #include "ask.h"
+#include "continuation.h"
 #include "crash_says.h"
 #include "fail.h"
 #include "fork.h"
@@ -43,14 +43,6 @@ static bool is_snapshot;
 
 /* ---- continuations ------------------------------------------------------------------------------------------------- */
 
-/* Streams: 0 is the main run; then one per continuation, named by the loop entry, the side and a number. */
-ars__rng ars__stream(enum ars__role role, uint32_t number) {
-    uint64_t stream = (uint64_t)ars__me.trace.entries << 32 | (uint64_t)(role == ARS__RUN_P) << 31 | number;
-    ars__rng rng;
-    ars__rng_init(&rng, ars__me.seed, ars__me.trace_number, stream);
-    return rng;
-}
-
 _Noreturn static void snapshot_done(enum ars__snapshot_status status) {
     atomic_store(&ars__me.snapshot->status, status);
     ars__raise_attention(ars__me.channel_number);
@@ -64,27 +56,10 @@ _Noreturn static void leave(void) {
     _exit(ARS__EXIT_LEFT);
 }
 
-void ars__continuation_rejected(struct ars__loop *root) {
+/* A try of the loop at the root has ended; returns if this continuation goes on. */
+void ars__continuation_tried(const struct ars__loop *root, bool accepted) {
     struct ars__snapshot *s = ars__me.snapshot;
-    if (ars__me.role == ARS__RUN_P) {
-        s->tries_p++;
-        return;
-    }
-    s->s_pq_sum += root->try_ratio == 0 ? 1 : exp(2 * root->try_ratio);
-    if (++s->tries_q == s->want_tries_q) leave();
-}
-
-_Noreturn void ars__continuation_accepted(struct ars__loop *root) {
-    (void)root;
-    struct ars__snapshot *s = ars__me.snapshot;
-    if (ars__me.role == ARS__RUN_P) {
-        s->tries_p++;
-        s->runs_p++;
-    } else {
-        s->tries_q++;
-        s->accepted_q++;
-    }
-    leave();
+    if (ars__continuation_count(&s->estimate, s->want_tries_q, root, accepted)) leave();
 }
 
 /* ---- the snapshot ---------------------------------------------------------------------------------------------------- */
@@ -144,7 +119,7 @@ static void live_as_snapshot(void) {
     atomic_store(&s->status, ARS__SLOT_RUNNING);
     ars__beat(false);
     s->asked_ahead = ars__ask_ahead(ars__top(&ars__me.loops), 0, s->want_tries_q);
-    for (uint32_t number = 0; s->tries_q < s->want_tries_q; number++)
+    for (uint32_t number = 0; s->estimate.tries_q < s->want_tries_q; number++)
         if (continue_once(ARS__TRY_Q, number)) return;
     for (uint32_t number = 0; number + 1 < s->want_runs_p; number++)
         if (continue_once(ARS__RUN_P, number)) return;
@@ -188,8 +163,7 @@ static void count_alive(int change) {
 void ars__snapshot_at_entry(struct ars__loop *loop) {
     uint32_t slot = free_slot();
     struct ars__snapshot *s = slot_at(slot);
-    s->tries_q = s->accepted_q = s->runs_p = s->tries_p = 0;
-    s->s_pq_sum = 0;
+    s->estimate = (struct ars__estimate){0};
     s->forks = s->asked_ahead = s->used_ahead = 0;
     s->failure.kind = ARS_OK;
     s->first.request_size = 0;
@@ -259,7 +233,7 @@ void ars__snapshots_await(void) {
                 ars__site_address(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site, &n);
             char name[200];
             snprintf(name, sizeof name, "%.*s", n, loop);
-            bool under_p = said == ARS__SLOT_RUNNING && s->tries_q >= s->want_tries_q;
+            bool under_p = said == ARS__SLOT_RUNNING && s->estimate.tries_q >= s->want_tries_q;
             describe_end(s, status, under_p ? "a run under p" : "the snapshot", name);
         }
         atomic_store(&s->status, ARS__SLOT_FAILED);

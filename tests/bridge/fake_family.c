@@ -189,11 +189,11 @@ static void snapshot(uint32_t w, uint32_t slot, uint64_t trace, uint32_t site) {
         ring_bell(channel);
         _exit(ARS__EXIT_FAILED);
     }
-    s->s_pq_sum = ask_step(channel, &s->channel, trace, site, 1000 + slot);
-    s->tries_q = s->want_tries_q;
-    s->accepted_q = slot;
-    s->runs_p = s->want_runs_p;
-    s->tries_p = 2 * s->want_runs_p;
+    s->estimate.s_pq_sum = ask_step(channel, &s->channel, trace, site, 1000 + slot);
+    s->estimate.tries_q = s->want_tries_q;
+    s->estimate.accepted_q = slot;
+    s->estimate.runs_p = s->want_runs_p;
+    s->estimate.tries_p = 2 * s->want_runs_p;
     s->forks = 3;
     atomic_store(&s->status, ARS__SLOT_DONE);
     ring_bell(channel);

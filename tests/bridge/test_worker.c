@@ -163,12 +163,12 @@ static void check_slot(uint64_t trace, uint32_t slot, uint64_t entry, bool outer
     }
     CHECK(status == ARS__SLOT_DONE);
     struct outcome o = predict(trace, entry, outer);
-    CHECK(s->tries_q == N && s->runs_p == M);
-    CHECK(s->accepted_q == o.accepted_q);
-    CHECK(s->tries_p == o.tries_p);
+    CHECK(s->estimate.tries_q == N && s->estimate.runs_p == M);
+    CHECK(s->estimate.accepted_q == o.accepted_q);
+    CHECK(s->estimate.tries_p == o.tries_p);
     CHECK(s->forks == o.forks);
-    double rejected = (double)(s->tries_q - s->accepted_q); /* p = q: every rejected try counts 1 */
-    CHECK_NEAR(s->s_pq_sum, rejected, 1e-12);
+    double rejected = (double)(s->estimate.tries_q - s->estimate.accepted_q); /* p = q: every rejected try counts 1 */
+    CHECK_NEAR(s->estimate.s_pq_sum, rejected, 1e-12);
     atomic_store(&s->status, ARS__SLOT_FREE);
     ars__futex_wake(&s->status, 1);
 }

@@ -335,16 +335,16 @@ static void lie_in_slot(uint32_t w, uint32_t slot) {
     struct ars__snapshot *s = ars__snapshot_at(host.shm, SLOTS, w, slot);
     uint8_t status = script_byte(&script);
     if (status & 0x80) { /* all that a snapshot reports */
-        size_t at = offsetof(struct ars__snapshot, tries_q), end = offsetof(struct ars__snapshot, first);
+        size_t at = offsetof(struct ars__snapshot, estimate), end = offsetof(struct ars__snapshot, first);
         struct script bytes = script_part(&script);
         script_take(&bytes, (unsigned char *)s + at, bytes.left < end - at ? bytes.left : end - at);
     }
     if (status & 0x40) { /* what is expected of it */
-        s->tries_q = 4;
-        s->accepted_q = script_byte(&script) % 6;
-        s->runs_p = 2;
-        s->tries_p = script_byte(&script);
-        s->s_pq_sum = 1;
+        s->estimate.tries_q = 4;
+        s->estimate.accepted_q = script_byte(&script) % 6;
+        s->estimate.runs_p = 2;
+        s->estimate.tries_p = script_byte(&script);
+        s->estimate.s_pq_sum = 1;
     }
     if (status & 0x20) atomic_store(&s->order, script_byte(&script));
     atomic_store(&s->status, status & 0x1f);
