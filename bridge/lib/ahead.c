@@ -20,11 +20,12 @@
 #include "process.h"
 
 enum {
-    ROOM = 64 << 10,
     FEW = 32,         /* guesses that say nothing about a loop yet */
     LEFT_ALONE = 200, /* times, before a loop is tried again */
     FADING = 4096     /* guesses after which older ones count half */
 };
+
+static struct ars__guesses *const guesses = &ars__me.guesses;
 
 /* One question of the script, before its prior. */
 struct ars__scripted {
@@ -50,9 +51,6 @@ void ars__script_close(struct ars__loop *loop) {
     if (writes_scripts(loop)) loop->first->script.closed = 1;
 }
 
-/* The item whose answer is awaited. */
-static struct ars__scripted *latest;
-
 static void add_to_script(struct ars__script *script, const unsigned char *request) {
     struct ars_wire_step step;
     memcpy(&step, request, sizeof step);
@@ -62,15 +60,15 @@ static void add_to_script(struct ars__script *script, const unsigned char *reque
         script->closed = 1;
         return;
     }
-    latest = (struct ars__scripted *)(void *)(script->bytes + script->used);
-    *latest = item;
-    memcpy(latest + 1, request + prior_at, item.prior_size);
+    ars__me.latest_scripted = (struct ars__scripted *)(void *)(script->bytes + script->used);
+    *ars__me.latest_scripted = item;
+    memcpy(ars__me.latest_scripted + 1, request + prior_at, item.prior_size);
     script->used += (uint32_t)sizeof item + item.prior_size;
 }
 
 void ars__script_asks(const unsigned char *request, size_t size) {
     struct ars__loop *loop = ars__top(&ars__me.loops);
-    latest = NULL;
+    ars__me.latest_scripted = NULL;
     if (!writes_scripts(loop) || loop->first->script.closed) return;
     const struct ars__first *first = loop->first;
     struct ars__script *script = &loop->first->script;
@@ -84,22 +82,19 @@ void ars__script_asks(const unsigned char *request, size_t size) {
 }
 
 void ars__script_answered(size_t reply_size) {
-    if (latest) latest->reply_size = (uint32_t)reply_size;
+    if (ars__me.latest_scripted) ars__me.latest_scripted->reply_size = (uint32_t)reply_size;
 }
 
 /* ---- whether it is worth it ------------------------------------------------------------------------------------------- */
 
-static struct score {
-    uint32_t asked, used, left_alone;
-} scores[ARS_WIRE_MAX_SITES]; /* by loop; pages without a loop take no memory */
-
 static bool promising(uint32_t loop_id) {
-    return scores[loop_id].asked < FEW || 2 * scores[loop_id].used >= scores[loop_id].asked;
+    const struct ars__score *score = &guesses->scores[loop_id];
+    return score->asked < FEW || 2 * score->used >= score->asked;
 }
 
 void ars__ahead_learn(uint32_t loop_id, uint32_t asked, uint32_t used) {
-    struct score *score = &scores[loop_id];
-    if (!asked && !promising(loop_id) && ++score->left_alone == LEFT_ALONE) *score = (struct score){0};
+    struct ars__score *score = &guesses->scores[loop_id];
+    if (!asked && !promising(loop_id) && ++score->left_alone == LEFT_ALONE) *score = (struct ars__score){0};
     score->asked += asked;
     score->used += used;
     if (score->asked < FADING) return;
@@ -114,17 +109,6 @@ struct answer {
     uint32_t next; /* of the same continuation: an offset, 0 for none */
     uint32_t request_size, reply_size, reserved;
 };
-static _Alignas(8) unsigned char room[ROOM];
-static size_t filled;
-
-/* A continuation to come, as far as it is known. */
-static struct stream {
-    ars__rng rng;
-    uint64_t state;
-    double value;
-    uint32_t head, tail; /* its answers */
-} streams[ARS__MOST_STEPS];
-static uint32_t first_stream, n_streams;
 
 /* The latent that values were drawn for last. */
 struct drawn {
@@ -137,8 +121,8 @@ static bool decode_dist(ars_dist *d, const unsigned char *bytes, size_t size) {
 }
 
 /* Draws from the proposal of a reply, as the continuation will. */
-static bool draw_value(struct stream *s, const unsigned char *reply, size_t reply_size, const unsigned char *prior,
-                       size_t prior_size) {
+static bool draw_value(struct ars__guessed_stream *s, const unsigned char *reply, size_t reply_size,
+                       const unsigned char *prior, size_t prior_size) {
     const size_t header = sizeof(struct ars_wire_reply);
     ars_dist proposal;
     if (reply_size < header || !decode_dist(&proposal, reply + header, reply_size - header)) return false;
@@ -154,10 +138,11 @@ static bool draw_first(const struct ars__first *first, struct drawn *last) {
     memcpy(&step, first->request, sizeof step);
     const size_t prior_at = sizeof step + step.n_told * sizeof(struct ars_wire_told);
     if (step.site == ARS_NO_SITE || ars__prior_proposes(step.site)) return false;
-    for (uint32_t i = 0; i < n_streams; i++) {
-        streams[i].rng = ars__stream(ARS__TRY_Q, first_stream + i);
-        streams[i].head = streams[i].tail = 0;
-        if (!draw_value(&streams[i], first->reply, first->reply_size, first->request + prior_at, step.size - prior_at))
+    for (uint32_t i = 0; i < guesses->n_streams; i++) {
+        guesses->streams[i].rng = ars__stream(ARS__TRY_Q, guesses->first_stream + i);
+        guesses->streams[i].head = guesses->streams[i].tail = 0;
+        if (!draw_value(&guesses->streams[i], first->reply, first->reply_size, first->request + prior_at,
+                        step.size - prior_at))
             return false;
     }
     *last = (struct drawn){step.site, step.instance};
@@ -168,7 +153,7 @@ static size_t request_size_of(const struct ars__scripted *item) {
     return sizeof(struct ars_wire_step) + sizeof(struct ars_wire_told) + item->prior_size;
 }
 
-static size_t build_question(unsigned char *out, const struct stream *s, const struct drawn *last,
+static size_t build_question(unsigned char *out, const struct ars__guessed_stream *s, const struct drawn *last,
                              const struct ars__scripted *item, const unsigned char *prior) {
     struct ars_wire_told told = {last->site_id, last->instance, s->value};
     struct ars_wire_step step = {.trace = ars__me.trace_number,
@@ -183,35 +168,35 @@ static size_t build_question(unsigned char *out, const struct stream *s, const s
     return step.size;
 }
 
-static bool keep_answer(struct stream *s, const struct drawn *last, const struct ars__scripted *item,
+static bool keep_answer(struct ars__guessed_stream *s, const struct drawn *last, const struct ars__scripted *item,
                         const unsigned char *prior, const unsigned char *reply, size_t reply_size) {
-    struct answer *a = (void *)(room + filled);
+    struct answer *a = (void *)(guesses->room + guesses->filled);
     const size_t size = sizeof *a + request_size_of(item) + ARS_WIRE_PAD(reply_size);
-    if (size > sizeof room - filled) return false;
+    if (size > sizeof guesses->room - guesses->filled) return false;
     unsigned char *request = (unsigned char *)(a + 1);
     *a = (struct answer){.request_size = (uint32_t)build_question(request, s, last, item, prior),
                          .reply_size = (uint32_t)reply_size};
     memcpy(request + a->request_size, reply, reply_size);
     if (s->tail)
-        ((struct answer *)(void *)(room + s->tail))->next = (uint32_t)filled;
+        ((struct answer *)(void *)(guesses->room + s->tail))->next = (uint32_t)guesses->filled;
     else
-        s->head = (uint32_t)filled;
-    s->tail = (uint32_t)filled;
-    filled += size;
+        s->head = (uint32_t)guesses->filled;
+    s->tail = (uint32_t)guesses->filled;
+    guesses->filled += size;
     return true;
 }
 
 /* Keeps an answer, and draws from it. */
-static bool use_answer(struct stream *s, const struct drawn *last, const struct ars__scripted *item,
+static bool use_answer(struct ars__guessed_stream *s, const struct drawn *last, const struct ars__scripted *item,
                        const unsigned char *prior, const unsigned char *reply, size_t reply_size) {
     if (!keep_answer(s, last, item, prior, reply, reply_size)) return false;
-    const struct answer *a = (const void *)(room + s->tail);
+    const struct answer *a = (const void *)(guesses->room + s->tail);
     return draw_value(s, (const unsigned char *)(a + 1) + a->request_size, reply_size, prior, item->prior_size);
 }
 
 /* Asks one question of the script for n streams from this one on. Returns how many of them go on. */
-static uint32_t ask_some(struct stream *from, uint32_t n, const struct drawn *last, const struct ars__scripted *item,
-                         const unsigned char *prior) {
+static uint32_t ask_some(struct ars__guessed_stream *from, uint32_t n, const struct drawn *last,
+                         const struct ars__scripted *item, const unsigned char *prior) {
     unsigned char *body = ars__me.channel->body;
     size_t size = 0;
     for (uint32_t i = 0; i < n; i++) size += build_question(body + size, from + i, last, item, prior);
@@ -231,26 +216,26 @@ static uint32_t ask_all(const struct drawn *last, const struct ars__scripted *it
     const size_t request = request_size_of(item), larger = request > item->reply_size ? request : item->reply_size;
     const uint32_t fit = (uint32_t)(sizeof ars__me.channel->body / larger);
     uint32_t answered = 0;
-    for (uint32_t i = 0, n; i < n_streams; i += n) {
-        n = n_streams - i < fit ? n_streams - i : fit;
-        answered += ask_some(&streams[i], n, last, item, prior);
+    for (uint32_t i = 0, n; i < guesses->n_streams; i += n) {
+        n = guesses->n_streams - i < fit ? guesses->n_streams - i : fit;
+        answered += ask_some(&guesses->streams[i], n, last, item, prior);
     }
     return answered;
 }
 
 uint32_t ars__ask_ahead(const struct ars__loop *loop, uint32_t from, uint32_t n) {
     const struct ars__first *first = loop->first;
-    first_stream = from;
-    n_streams = n < ARS__MOST_STEPS ? n : ARS__MOST_STEPS;
-    filled = sizeof(struct answer); /* so that no offset is 0 */
+    guesses->first_stream = from;
+    guesses->n_streams = n < ARS__MOST_STEPS ? n : ARS__MOST_STEPS;
+    guesses->filled = sizeof(struct answer); /* so that no offset is 0 */
     struct drawn last;
     if (!(ars__me.flags & ARS_RUN_ASK_AHEAD) || !first || !first->request_size || !first->script.used ||
         !promising(loop->site_id) || !draw_first(first, &last)) {
-        n_streams = 0;
+        guesses->n_streams = 0;
         return 0;
     }
     uint32_t asked = 0;
-    for (uint32_t at = 0, answered = n_streams; at < first->script.used && answered == n_streams;) {
+    for (uint32_t at = 0, answered = guesses->n_streams; at < first->script.used && answered == guesses->n_streams;) {
         struct ars__scripted item;
         memcpy(&item, first->script.bytes + at, sizeof item);
         const unsigned char *prior = first->script.bytes + at + sizeof item;
@@ -265,27 +250,25 @@ uint32_t ars__ask_ahead(const struct ars__loop *loop, uint32_t from, uint32_t n)
 /* ---- in the continuation ----------------------------------------------------------------------------------------------- */
 
 void ars__ahead_begin(uint32_t number) {
-    const bool known = number >= first_stream && number - first_stream < n_streams;
-    ars__me.ahead = known ? streams[number - first_stream].head : 0;
+    const bool known = number >= guesses->first_stream && number - guesses->first_stream < guesses->n_streams;
+    ars__me.ahead = known ? guesses->streams[number - guesses->first_stream].head : 0;
 }
 
-static uint32_t used_in_place;
-
 uint32_t ars__ahead_used_in_place(void) {
-    uint32_t used = used_in_place;
-    used_in_place = 0;
+    uint32_t used = ars__me.used_in_place;
+    ars__me.used_in_place = 0;
     return used;
 }
 
 const unsigned char *ars__ahead_find(const unsigned char *request, size_t size, size_t *reply_size) {
-    const struct answer *a = (const void *)(room + ars__me.ahead);
+    const struct answer *a = (const void *)(guesses->room + ars__me.ahead);
     const unsigned char *guessed = (const unsigned char *)(a + 1);
     if (a->request_size != size || memcmp(guessed, request, size) != 0) {
         ars__me.ahead = 0; /* it went another way: what was guessed after this is wrong as well */
         return NULL;
     }
     ars__me.ahead = a->next;
-    ++*(ars__me.snapshot ? &ars__me.snapshot->used_ahead : &used_in_place);
+    ++*(ars__me.snapshot ? &ars__me.snapshot->used_ahead : &ars__me.used_in_place);
     *reply_size = a->reply_size;
     return guessed + size;
 }

@@ -5,7 +5,32 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "dist.h"
+#include "shm.h"
+
 struct ars__loop;
+
+/* How often guesses about a loop were right. */
+struct ars__score {
+    uint32_t asked, used, left_alone;
+};
+
+/* A continuation to come, as far as it is known. */
+struct ars__guessed_stream {
+    ars__rng rng;
+    uint64_t state;
+    double value;
+    uint32_t head, tail; /* its answers */
+};
+
+enum { ARS__GUESSES_ROOM = 64 << 10 };
+struct ars__guesses {
+    struct ars__score scores[ARS_WIRE_MAX_SITES]; /* by loop; pages without a loop take no memory */
+    struct ars__guessed_stream streams[ARS__MOST_STEPS];
+    uint32_t first_stream, n_streams;
+    size_t filled;
+    _Alignas(8) unsigned char room[ARS__GUESSES_ROOM]; /* answers, each with its question */
+};
 
 void ars__script_begin(struct ars__loop *loop); /* a try begins */
 void ars__script_close(struct ars__loop *loop); /* what comes next in this try cannot be guessed */

@@ -8,49 +8,41 @@
 #include "process.h"
 #include "sites.h"
 
-struct given {
-    const char *name;
-    size_t name_size;
-    const double *values;
-    size_t n, taken;
-};
-
-static struct given *given;
-static size_t n_given, latest;
+static struct ars__data *const data = &ars__me.data;
 
 /* The host has checked the sizes against data_size when the run began. */
 void ars__data_begin_run(void) {
     const struct ars__run *run = &ars__me.shm->run;
-    n_given = (run->flags & ARS_RUN_POSTERIOR) ? run->n_observed : 0;
-    free(given);
-    given = calloc(n_given + 1, sizeof *given);
-    if (!given) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the table of %zu observed names", n_given);
+    data->n = (run->flags & ARS_RUN_POSTERIOR) ? run->n_observed : 0;
+    free(data->given);
+    data->given = calloc(data->n + 1, sizeof(struct ars__given));
+    if (!data->given) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the table of %zu observed names", data->n);
     const struct ars_wire_observed *table = (const void *)ars__me.shm->data;
-    const unsigned char *at = (const unsigned char *)(table + n_given);
-    for (size_t i = 0; i < n_given; i++) {
-        given[i].name = (const char *)at;
-        given[i].name_size = table[i].name_size;
-        given[i].n = table[i].n_values;
+    const unsigned char *at = (const unsigned char *)(table + data->n);
+    for (size_t i = 0; i < data->n; i++) {
+        data->given[i].name = (const char *)at;
+        data->given[i].name_size = table[i].name_size;
+        data->given[i].n = table[i].n_values;
         at += ARS_WIRE_PAD(table[i].name_size);
     }
-    for (size_t i = 0; i < n_given; i++) {
-        given[i].values = (const double *)(const void *)at;
-        at += 8 * given[i].n;
+    for (size_t i = 0; i < data->n; i++) {
+        data->given[i].values = (const double *)(const void *)at;
+        at += 8 * data->given[i].n;
     }
-    latest = 0;
+    data->latest = 0;
 }
 
 void ars__data_begin_trace(void) {
-    for (size_t i = 0; i < n_given; i++) given[i].taken = 0;
+    for (size_t i = 0; i < data->n; i++) data->given[i].taken = 0;
 }
 
 /* Names come in the order of the last trace, so the search starts where the last one ended. */
-static struct given *find_given(const char *name) {
+static struct ars__given *find_given(const char *name) {
     size_t size = strlen(name);
-    for (size_t k = 0; k < n_given; k++) {
-        struct given *g = &given[(latest + k) % n_given];
+    for (size_t k = 0; k < data->n; k++) {
+        struct ars__given *g = &data->given[(data->latest + k) % data->n];
         if (g->name_size == size && memcmp(g->name, name, size) == 0) {
-            latest = (size_t)(g - given);
+            data->latest = (size_t)(g - data->given);
             return g;
         }
     }
@@ -60,16 +52,16 @@ static struct given *find_given(const char *name) {
 static const char *list_names(char *text, size_t size) {
     size_t used = 0;
     text[0] = 0;
-    for (size_t i = 0; i < n_given && used + 8 < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s\"%.*s\"", i ? ", " : "", (int)given[i].name_size,
-                                 given[i].name);
-    return n_given ? text : "none";
+    for (size_t i = 0; i < data->n && used + 8 < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s\"%.*s\"", i ? ", " : "", (int)data->given[i].name_size,
+                                 data->given[i].name);
+    return data->n ? text : "none";
 }
 
 const double *ars__data_take(const char *name, size_t n) {
     if (!(ars__me.flags & ARS_RUN_POSTERIOR)) return NULL;
     char names[200], shown[100];
-    struct given *g = find_given(name);
+    struct ars__given *g = find_given(name);
     if (!g)
         ars__fail(ARS_FAIL_OBSERVATION, 0,
                   "the simulator observes \"%s\", for which no data were given; given: %s. Add it to observe=",
@@ -84,13 +76,13 @@ const double *ars__data_take(const char *name, size_t n) {
 }
 
 void ars__data_place(const char *name, char *text, size_t size) {
-    const struct given *g = find_given(name);
+    const struct ars__given *g = find_given(name);
     if (g && g->n > 1) snprintf(text, size, " (element %zu of %zu)", g->taken - 1, g->n);
 }
 
 void ars__data_end_trace(void) {
-    for (size_t i = 0; i < n_given; i++) {
-        const struct given *g = &given[i];
+    for (size_t i = 0; i < data->n; i++) {
+        const struct ars__given *g = &data->given[i];
         int size = (int)(g->name_size < 80 ? g->name_size : 80);
         if (!g->taken && g->n)
             ars__fail(ARS_FAIL_OBSERVATION, 0,

@@ -4,6 +4,19 @@
 
 #include <stddef.h>
 
+/* One name of the observed data, and how many of its values this trace has taken. */
+struct ars__given {
+    const char *name;
+    size_t name_size;
+    const double *values;
+    size_t n, taken;
+};
+
+struct ars__data {
+    struct ars__given *given;
+    size_t n, latest; /* how many names; the one looked up last */
+};
+
 void ars__data_begin_run(void);
 void ars__data_begin_trace(void);
 /* The next n given values for `name`; NULL if this run simulates its observations. Fails if they do not fit. */

@@ -36,9 +36,6 @@
 
 /* ---- a sign of life for the launcher --------------------------------------------------------------------------------- */
 
-static int alive_fd = -1;
-static struct stat alive_pipe;
-
 bool ars__controlled(void) {
     const char *endpoint = getenv("ARS_ENDPOINT");
     return endpoint && *endpoint;
@@ -49,24 +46,27 @@ bool ars__controlled(void) {
 __attribute__((constructor)) static void say_alive(void) {
     const char *text = getenv("ARS_ALIVE_FD");
     if (!text || !ars__controlled()) return;
-    alive_fd = atoi(text);
-    if (fstat(alive_fd, &alive_pipe)) alive_fd = -1;
-    fcntl(alive_fd, F_SETFD, FD_CLOEXEC);
-    ssize_t n = write(alive_fd, "A", 1);
+    struct stat st;
+    int fd = atoi(text);
+    if (fstat(fd, &st)) return;
+    ars__me.alive = (struct ars__alive){.known = true, .fd = fd, .device = st.st_dev, .inode = st.st_ino};
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    ssize_t n = write(fd, "A", 1);
     (void)n;
 }
 
 /* A program that closes all descriptors and opens its own may have something else at that number. */
 static bool alive_is_ours(void) {
+    const struct ars__alive *alive = &ars__me.alive;
     struct stat st;
-    return alive_fd >= 0 && !fstat(alive_fd, &st) && st.st_dev == alive_pipe.st_dev && st.st_ino == alive_pipe.st_ino;
+    return alive->known && !fstat(alive->fd, &st) && st.st_dev == alive->device && st.st_ino == alive->inode;
 }
 
 void ars__alive_error(const char *text) {
     if (!alive_is_ours()) return;
     char line[ARS_WIRE_TEXT + 2];
     int n = snprintf(line, sizeof line, "E%s", text);
-    ssize_t written = write(alive_fd, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+    ssize_t written = write(ars__me.alive.fd, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
     (void)written;
 }
 
@@ -316,7 +316,7 @@ _Noreturn static void become_host(int shm, int zygote, pid_t pid) {
     const struct itimerval none = {{0, 0}, {0, 0}};
     static const int timers[] = {ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF};
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) setitimer(timers[i], &none, NULL);
-    ssize_t told = alive_is_ours() ? write(alive_fd, "S", 1) : 0;
+    ssize_t told = alive_is_ours() ? write(ars__me.alive.fd, "S", 1) : 0;
     (void)told;
     const char *path = getenv("ARS_HOST");
     if (!path || !*path) path = ARS_HOST_PATH;
@@ -357,8 +357,8 @@ void ars__split(void) {
     }
     close(fd);
     close(pair[0]);
-    if (alive_is_ours()) close(alive_fd);
-    alive_fd = -1;
+    if (alive_is_ours()) close(ars__me.alive.fd);
+    ars__me.alive.known = false;
     unsetenv("ARS_ENDPOINT"); /* programs that the simulator starts are not simulators */
     ars__watch_forks();
     live_as_zygote(pair[1]);

@@ -3,6 +3,15 @@
 #define ARS_LIB_FAMILY_H
 
 #include <stdbool.h>
+#include <sys/types.h>
+
+/* The pipe to the launcher, while it is open. */
+struct ars__alive {
+    bool known;
+    int fd;
+    dev_t device;
+    ino_t inode;
+};
 
 bool ars__controlled(void);
 void ars__split(void);       /* returns in a worker */

@@ -1,19 +1,24 @@
 /* process.h: what one process of the simulator's family knows. Internal to libars.
  *
  * The C interface has no handle, so there is one object per process, ars__me. A fork copies it, which is the point: a
- * snapshot's copy is the state at loop entry. */
+ * snapshot's copy is the state at loop entry. All that libars keeps from one call to the next is in it. */
 #ifndef ARS_LIB_PROCESS_H
 #define ARS_LIB_PROCESS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ahead.h"
+#include "data.h"
 #include "dist.h"
+#include "family.h"
 #include "loops.h"
 #include "role.h"
 #include "shm.h"
 #include "sites.h"
+#include "snapshot.h"
 #include "tables.h"
 #include "trace.h"
 
@@ -54,11 +59,25 @@ struct ars__process {
     struct ars__snapshot *snapshot; /* in a snapshot and its continuations; NULL in a continuation in place */
     size_t root;                    /* depth of the loop that is being estimated; 0: none */
 
+    bool is_last_run;       /* a snapshot that makes the last run under p itself: nobody needs it any more then */
+    uint32_t used_in_place; /* answers asked ahead that continuations in place have used */
+    struct ars__scripted *latest_scripted; /* the question of the script whose answer is awaited; NULL: none */
+
     struct ars__tagged_frames tagged;
     struct ars__instances instances;
     struct ars__few few;
+
+    /* From here on: what a continuation of a small loop does not write. */
+    atomic_bool is_owned; /* by a thread */
+    struct ars__alive alive;
+    struct ars__marks marks;
+    struct ars__site_table sites;
+    struct ars__data data;
+    struct ars__told_host told_host;
+    struct ars__snapshots snapshots;
+    struct ars__guesses guesses;
 };
-_Static_assert(sizeof(struct ars__process) <= ARS__PAGE, "what a continuation writes to must fit a page");
+_Static_assert(offsetof(struct ars__process, is_owned) <= ARS__PAGE, "what a continuation writes to must fit a page");
 
 extern struct ars__process ars__me;
 

@@ -15,14 +15,17 @@
 
 /* ---- loop marks of the program ----------------------------------------------------------------------------------- */
 
-static ars__loop_mark list_end;
-static ars__loop_mark *listed = &list_end;
+/* Not even the last mark of the list has no successor: one without is not listed yet. */
+static ars__loop_mark *first_mark(void) {
+    return ars__me.marks.first ? ars__me.marks.first : &ars__me.marks.end;
+}
 
+/* Called before main, by every module with loops. */
 void ars__register_loop_marks(ars__loop_mark *const *begin, ars__loop_mark *const *end) {
     for (ars__loop_mark *const *s = begin; s < end; s++) {
         if (!*s || (*s)->next) continue; /* every source file of a module registers the whole module */
-        (*s)->next = listed;
-        listed = *s;
+        (*s)->next = first_mark();
+        ars__me.marks.first = *s;
     }
 }
 
@@ -33,10 +36,11 @@ static bool same_scope(const ars__loop_mark *a, const ars__loop_mark *b) {
 /* The number of different lines above this one that hold an rs_start of the same function. */
 static unsigned order_of(const ars__loop_mark *mark) {
     unsigned order = 0;
-    for (const ars__loop_mark *s = listed; s != &list_end; s = s->next) {
+    for (const ars__loop_mark *s = first_mark(); s != &ars__me.marks.end; s = s->next) {
         if (s->line >= mark->line || !same_scope(s, mark)) continue;
         bool repeated = false; /* an inline function of a header has one record per source file */
-        for (const ars__loop_mark *t = listed; t != s; t = t->next) repeated |= t->line == s->line && same_scope(t, s);
+        for (const ars__loop_mark *t = first_mark(); t != s; t = t->next)
+            repeated |= t->line == s->line && same_scope(t, s);
         order += !repeated;
     }
     return order;
@@ -56,36 +60,28 @@ void ars__loop_name(ars__loop_mark *mark, char *text, size_t size) {
 
 #define NO_PATH 0xffffffffu
 
-struct entry {
-    char *name; /* NULL: empty */
-    uint32_t hash, path, id;
-    enum ars_site_kind kind;
-    unsigned dist; /* as the host knows it: a copy, because a forked process maps the segment's pages anew */
-};
-
-static struct entry *table;
-static size_t table_room, table_used;
-
 static uint32_t hash_of(const char *name, uint32_t path, enum ars_site_kind kind) {
     uint32_t h = 2166136261u ^ path * 2654435761u ^ (uint32_t)kind << 24;
     for (; *name; name++) h = (h ^ (unsigned char)*name) * 16777619u;
     return h;
 }
 
-static struct entry *find_entry(const char *name, uint32_t path, enum ars_site_kind kind, uint32_t hash) {
-    for (size_t i = hash & (table_room - 1);; i = (i + 1) & (table_room - 1)) {
-        struct entry *e = &table[i];
+static struct ars__named_site *find_entry(const char *name, uint32_t path, enum ars_site_kind kind, uint32_t hash) {
+    const struct ars__site_table *t = &ars__me.sites;
+    for (size_t i = hash & (t->room - 1);; i = (i + 1) & (t->room - 1)) {
+        struct ars__named_site *e = &t->at[i];
         if (!e->name) return e;
         if (e->hash == hash && e->path == path && e->kind == kind && strcmp(e->name, name) == 0) return e;
     }
 }
 
 static void grow_table(void) {
-    struct entry *old = table;
-    size_t old_room = table_room;
-    table_room = old_room ? 2 * old_room : 64;
-    table = calloc(table_room, sizeof *table);
-    if (!table) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the table of sites");
+    struct ars__site_table *t = &ars__me.sites;
+    struct ars__named_site *old = t->at;
+    size_t old_room = t->room;
+    t->room = old_room ? 2 * old_room : 64;
+    t->at = calloc(t->room, sizeof *t->at);
+    if (!t->at) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the table of sites");
     for (size_t i = 0; i < old_room; i++)
         if (old[i].name) *find_entry(old[i].name, old[i].path, old[i].kind, old[i].hash) = old[i];
     free(old);
@@ -171,14 +167,14 @@ uint32_t ars__site_id(const char *name, enum ars_site_kind kind, unsigned dist) 
     const struct ars__loop *top = ars__top(&ars__me.loops);
     uint32_t path = top ? top->site_id : NO_PATH;
     uint32_t hash = hash_of(name, path, kind);
-    if (table_used * 2 >= table_room) grow_table();
-    struct entry *e = find_entry(name, path, kind, hash);
+    if (ars__me.sites.used * 2 >= ars__me.sites.room) grow_table();
+    struct ars__named_site *e = find_entry(name, path, kind, hash);
     if (!e->name) {
         uint32_t id = ask_host(name, path, kind, dist);
         char *copy = strdup(name);
         if (!copy) ars__fail(ARS_FAIL_MEMORY, 0, "no memory for the name of a site");
-        *e = (struct entry){copy, hash, path, id, kind, ars__me.shm->sites[id].dist};
-        table_used++;
+        *e = (struct ars__named_site){copy, hash, path, id, kind, ars__me.shm->sites[id].dist};
+        ars__me.sites.used++;
     }
     if (e->dist != dist) {
         int n;

@@ -8,6 +8,24 @@
 #include "ars.h"
 #include "wire.h"
 
+/* The loop marks of the program, as its modules have registered them. */
+struct ars__marks {
+    ars__loop_mark *first; /* NULL: none yet */
+    ars__loop_mark end;    /* of the list; not one of them */
+};
+
+/* Names to ids, by hash. */
+struct ars__named_site {
+    char *name; /* NULL: empty */
+    uint32_t hash, path, id;
+    enum ars_site_kind kind;
+    unsigned dist; /* as the host knows it: a copy, because a forked process maps the segment's pages anew */
+};
+struct ars__site_table {
+    struct ars__named_site *at;
+    size_t room, used;
+};
+
 /* The id of `name` below the innermost open loop; asks the host the first time anybody meets it. */
 uint32_t ars__site_id(const char *name, enum ars_site_kind kind, unsigned dist);
 const char *ars__site_address(uint32_t id, int *size); /* for messages: "%.*s" */

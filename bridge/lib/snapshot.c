@@ -35,12 +35,6 @@ static uint32_t channel_of(uint32_t slot) {
     return ars__snapshot_channel(ars__me.n_workers, ars__me.per_worker, ars__me.worker, slot);
 }
 
-/* Which snapshot sits in which slot is known to this process alone. */
-static pid_t pids[ARS__MAX_SNAPSHOTS];
-
-/* The last run under p is made by the snapshot itself, which nobody needs any more then. */
-static bool is_snapshot;
-
 /* ---- continuations ------------------------------------------------------------------------------------------------- */
 
 _Noreturn static void snapshot_done(enum ars__snapshot_status status) {
@@ -51,7 +45,7 @@ _Noreturn static void snapshot_done(enum ars__snapshot_status status) {
 
 /* This continuation has ended as it should. */
 _Noreturn static void leave(void) {
-    if (is_snapshot) snapshot_done(ARS__SLOT_DONE);
+    if (ars__me.is_last_run) snapshot_done(ARS__SLOT_DONE);
     ars__me.snapshot->left = 1;
     _exit(ARS__EXIT_LEFT);
 }
@@ -123,7 +117,7 @@ static void live_as_snapshot(void) {
         if (continue_once(ARS__TRY_Q, number)) return;
     for (uint32_t number = 0; number + 1 < s->want_runs_p; number++)
         if (continue_once(ARS__RUN_P, number)) return;
-    is_snapshot = true;
+    ars__me.is_last_run = true;
     ars__me.role = ARS__RUN_P;
     ars__at_site(ARS_NO_SITE);
     ars__me.rng = ars__stream(ARS__RUN_P, s->want_runs_p - 1);
@@ -137,7 +131,7 @@ static uint32_t free_slot(void) {
     for (;;) {
         uint32_t reading = ARS__NO_SLOT;
         for (uint32_t i = 0; i < ars__me.per_worker; i++) {
-            if (pids[i]) continue;
+            if (ars__me.snapshots.pid[i]) continue;
             if (atomic_load(&slot_at(i)->status) == ARS__SLOT_FREE) return i;
             reading = i;
         }
@@ -154,8 +148,7 @@ static uint32_t free_slot(void) {
 
 /* Counted here; the word in the segment is for others to read. Now and then the host is told, who passes it on. */
 static void count_alive(int change) {
-    static uint32_t alive;
-    alive += (uint32_t)change;
+    const uint32_t alive = ars__me.snapshots.alive += (uint32_t)change;
     atomic_store_explicit(&ars__me.mine->snapshots_alive, alive, memory_order_relaxed);
     if (alive && alive % ars__notice_every() == 0) ars__raise_attention(ars__me.worker);
 }
@@ -188,7 +181,7 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
         live_as_snapshot();
         return;
     }
-    pids[slot] = pid;
+    ars__me.snapshots.pid[slot] = pid;
     atomic_store_explicit(&s->where.pid, (uint32_t)pid, memory_order_relaxed);
     count_alive(1);
     ars__me.trace.snapshots++;
@@ -196,8 +189,8 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
 }
 
 static void reap_slot(uint32_t slot, int *status) {
-    ars__reap(pids[slot], status);
-    pids[slot] = 0;
+    ars__reap(ars__me.snapshots.pid[slot], status);
+    ars__me.snapshots.pid[slot] = 0;
     count_alive(-1);
 }
 

@@ -4,10 +4,19 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
+
+#include "shm.h"
 
 struct ars__loop;
 
 #define ARS__EXIT_LEFT 87 /* a continuation that ended as it should */
+
+/* Which snapshot sits in which slot is known to its worker alone. */
+struct ars__snapshots {
+    uint32_t alive;
+    pid_t pid[ARS__MAX_SNAPSHOTS]; /* by slot; 0: none */
+};
 
 void ars__snapshot_at_entry(struct ars__loop *loop);
 void ars__snapshots_dismiss_after(size_t record); /* those of the loops behind this one */

@@ -7,15 +7,13 @@
 
 _Thread_local unsigned char ars__thread ARS__INITIAL_EXEC; /* repeated: GCC forgets it here */
 
-static atomic_flag owned = ATOMIC_FLAG_INIT;
-
 _Noreturn static void fail(enum ars__call call) {
     ars__fail(ARS_FAIL_THREADS, 0, "a second thread called %s. " ARS__THREADS_ADVICE, ars__call_name(call));
 }
 
 void ars__thread_claim(void) {
     if (ars__thread != ARS__STRANGER) return;
-    if (atomic_flag_test_and_set(&owned)) {
+    if (atomic_exchange(&ars__me.is_owned, true)) {
         ars__thread_refuse(ARS__CALL_NEXT_TRACE);
         fail(ARS__CALL_NEXT_TRACE); /* the owner is about to begin its first trace */
     }

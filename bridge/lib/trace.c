@@ -61,8 +61,6 @@ void ars__trace_rewind(struct ars__trace *t, const struct ars__position *to) {
 
 /* The host is told of every trace that waits for something, and of the others in bulk. */
 enum { TELL_AFTER_BYTES = 64 << 10, TELL_AFTER_NS = 5 * 1000 * 1000 };
-static uint64_t told_at_byte;
-static int64_t told_at_time;
 
 static int64_t now_ns(void) {
     struct timespec ts;
@@ -73,9 +71,11 @@ static int64_t now_ns(void) {
 static void tell_host_of_records(bool at_once) {
     uint64_t written = atomic_load_explicit(&ars__me.mine->ring_written, memory_order_relaxed);
     int64_t now = now_ns();
-    if (!at_once && written - told_at_byte < TELL_AFTER_BYTES && now - told_at_time < TELL_AFTER_NS) return;
-    told_at_byte = written;
-    told_at_time = now;
+    if (!at_once && written - ars__me.told_host.at_byte < TELL_AFTER_BYTES &&
+        now - ars__me.told_host.at_time < TELL_AFTER_NS)
+        return;
+    ars__me.told_host.at_byte = written;
+    ars__me.told_host.at_time = now;
     ars__raise_attention(ars__me.worker);
 }
 

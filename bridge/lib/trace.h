@@ -28,6 +28,12 @@ struct ars__trace {
     uint32_t entries; /* loops entered, rejected ones included: names the random streams of their continuations */
 };
 
+/* Up to where, and when, the host was last told of records in the ring. */
+struct ars__told_host {
+    uint64_t at_byte;
+    int64_t at_time; /* nanoseconds of CLOCK_MONOTONIC */
+};
+
 /* Where the trace stood: everything a rejected try adds lies behind it. */
 struct ars__position {
     size_t samples, params, results, resulted, loops;
