@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "record.h"
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
@@ -93,21 +94,12 @@ struct ars__worker {
     _Atomic uint64_t traces_begun;             /* worker: a heartbeat, counts up over its life */
     struct ars__where where;                   /* worker */
     _Atomic uint32_t snapshots_alive;          /* worker; the host passes it on to the others */
-    /* A byte stream of records. Positions count up for ever; index = position % ARS__RING_BYTES. */
+    /* A byte stream of records (record.h). Positions count up for ever; index = position % ARS__RING_BYTES. */
     _Alignas(64) _Atomic uint64_t ring_written; /* worker */
     _Alignas(64) _Atomic uint64_t ring_read;    /* host */
     _Atomic uint32_t ring_space;                /* futex; the host increases it after reading if ring_full is set */
     _Atomic uint32_t ring_full;                 /* worker sets it before it sleeps on ring_space; host clears it */
     _Alignas(64) unsigned char ring[ARS__RING_BYTES];
-};
-
-/* A record in the ring: this, then ars_wire_trace, its samples, observes, results, loops, then one uint32_t per loop (the
- * worker's snapshot slot, or ARS__NO_SLOT; padded to 8 bytes), then its values, its rejected tries and their samples; and
- * for a failed trace (whose counts are all 0) one ars_wire_failure. */
-#define ARS__NO_SLOT 0xffffffffu
-struct ars__record {
-    uint32_t size; /* bytes of the whole record, a multiple of 8 */
-    uint32_t reserved;
 };
 
 /* ---- snapshots --------------------------------------------------------------------------------------------------- */

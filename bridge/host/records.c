@@ -65,33 +65,24 @@ static bool fill(struct host *host, struct worker *worker) {
 /* The arrays of a record of `size` bytes, which must be exactly what its counts need. */
 static bool open_record(unsigned char *bytes, uint64_t size, struct record *r, ars__why *why) {
     struct ars_wire_trace *t = &r->view.trace;
-    unsigned char *at = bytes + sizeof(struct ars__record);
-    memcpy(t, at, sizeof *t);
-    uint64_t samples = t->n_samples * (uint64_t)sizeof(struct ars_wire_sample),
-             observes = t->n_observes * (uint64_t)sizeof(struct ars_wire_values),
-             results = t->n_results * (uint64_t)sizeof(struct ars_wire_values),
-             loops = t->n_loops * (uint64_t)sizeof(struct ars_wire_loop), slots = (t->n_loops * 4ull + 7) / 8 * 8,
-             values = t->n_values * (uint64_t)sizeof(double),
-             tries = t->n_tries * (uint64_t)sizeof(struct ars_wire_try),
-             failure = t->failure ? sizeof(struct ars_wire_failure) : 0;
-    uint64_t known = sizeof(struct ars__record) + sizeof *t + samples + observes + results + loops + slots + values +
-                     tries + failure;
-    if (known > size) return wrong(why, "its size is not that of its parts");
-    r->view.samples = at += sizeof *t;
-    r->view.observes = at += samples;
-    r->view.results = at += observes;
-    r->view.loops = r->loops = at += results;
-    r->slots = at += loops;
-    r->view.values = at += slots;
-    r->view.tries = at += values;
-    r->view.rejected = at += tries;
-    uint64_t room = size - known;
+    memcpy(t, bytes + sizeof(struct ars__record), sizeof *t);
+    struct ars__layout layout = ars__record_layout(t, 0);
+    if (layout.at[ARS__PARTS] > size) return wrong(why, "its size is not that of its parts");
+    const uint64_t room = size - layout.at[ARS__PARTS];
+    r->view.tries = bytes + layout.at[ARS__PART_TRIES];
     if (!ars__count_rejected(r->view.tries, t->n_tries, room / sizeof(struct ars_wire_sample), &r->view.n_rejected,
                              why))
         return false;
-    uint64_t rejected = r->view.n_rejected * (uint64_t)sizeof(struct ars_wire_sample);
-    if (rejected != room) return wrong(why, "its size is not that of its parts");
-    r->failure = at + rejected;
+    layout = ars__record_layout(t, r->view.n_rejected);
+    if (layout.at[ARS__PARTS] != size) return wrong(why, "its size is not that of its parts");
+    r->view.samples = bytes + layout.at[ARS__PART_SAMPLES];
+    r->view.observes = bytes + layout.at[ARS__PART_OBSERVES];
+    r->view.results = bytes + layout.at[ARS__PART_RESULTS];
+    r->view.loops = r->loops = bytes + layout.at[ARS__PART_LOOPS];
+    r->slots = bytes + layout.at[ARS__PART_SLOTS];
+    r->view.values = bytes + layout.at[ARS__PART_VALUES];
+    r->view.rejected = bytes + layout.at[ARS__PART_REJECTED];
+    r->failure = bytes + layout.at[ARS__PART_FAILURE];
     return true;
 }
 

@@ -108,6 +108,41 @@ static uint32_t count_items(const struct ars__buffer *b, size_t item) {
     return (uint32_t)(b->used / item);
 }
 
+/* Writes a part of the record, and zeros up to where the next one begins. */
+static void send_part(const struct ars__layout *layout, enum ars__part part, const struct ars__buffer *const *from) {
+    static const unsigned char zeros[8] = {0};
+    size_t left = (size_t)(layout->at[part + 1] - layout->at[part]);
+    for (; *from; from++) {
+        ring_write((*from)->bytes, (*from)->used);
+        left -= (*from)->used;
+    }
+    ring_write(zeros, left);
+}
+
+static void send_record(const struct ars_wire_trace *head, const struct ars__trace *t) {
+    enum { MOST = 5 }; /* buffers of one part, and the NULL behind them */
+    const struct ars__buffer *const parts[ARS__PARTS][MOST] = {
+        [ARS__PART_SAMPLES] = {&t->samples},
+        [ARS__PART_OBSERVES] = {&t->observes},
+        [ARS__PART_RESULTS] = {&t->results},
+        [ARS__PART_LOOPS] = {&t->loops},
+        [ARS__PART_SLOTS] = {&t->slots},
+        [ARS__PART_VALUES] = {&t->observed, &t->resulted, &t->params, &t->rejected_params},
+        [ARS__PART_TRIES] = {&t->tries},
+        [ARS__PART_REJECTED] = {&t->rejected},
+    };
+    const struct ars__layout layout =
+        ars__record_layout(head, count_items(&t->rejected, sizeof(struct ars_wire_sample)));
+    const uint64_t size = layout.at[ARS__PARTS];
+    if (size > ARS__MAX_RECORD)
+        ars__fail(ARS_FAIL_LIMIT, 0, "the trace has %llu bytes, more than the limit of %d", (unsigned long long)size,
+                  (int)ARS__MAX_RECORD);
+    const struct ars__record record = {(uint32_t)size, 0};
+    ring_write(&record, sizeof record);
+    ring_write(head, sizeof *head);
+    for (int i = ARS__PART_SAMPLES; i < ARS__PART_FAILURE; i++) send_part(&layout, (enum ars__part)i, parts[i]);
+}
+
 void ars__trace_send(struct ars__trace *t) {
     double accepted = 0;
     const struct ars_wire_sample *s = (void *)t->samples.bytes;
@@ -127,26 +162,13 @@ void ars__trace_send(struct ars__trace *t) {
         .log_ratio_accepted = accepted,
         .log_ratio_all = t->log_ratio_all,
     };
-    if (t->slots.used % 8) ars__buffer_add(&t->slots, &(uint32_t){0}, 4);
-    const struct ars__buffer *parts[] = {&t->samples,         &t->observes, &t->results,  &t->loops,
-                                         &t->slots,           &t->observed, &t->resulted, &t->params,
-                                         &t->rejected_params, &t->tries,    &t->rejected};
-    struct ars__record record = {(uint32_t)(sizeof record + sizeof head), 0};
-    size_t size = record.size;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) size += parts[i]->used;
-    if (size > ARS__MAX_RECORD)
-        ars__fail(ARS_FAIL_LIMIT, 0, "the trace has %zu bytes, more than the limit of %d", size, (int)ARS__MAX_RECORD);
-    record.size = (uint32_t)size;
-    ring_write(&record, sizeof record);
-    ring_write(&head, sizeof head);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (parts[i]->used) ring_write(parts[i]->bytes, parts[i]->used);
+    send_record(&head, t);
     tell_host_of_records(t->snapshots > 0); /* some may wait to be told to go */
 }
 
 void ars__trace_send_failure(const struct ars_wire_failure *failure) {
     struct ars_wire_trace head = {.trace = failure->trace, .failure = failure->kind};
-    struct ars__record record = {(uint32_t)(sizeof record + sizeof head + sizeof *failure), 0};
+    const struct ars__record record = {(uint32_t)ars__record_layout(&head, 0).at[ARS__PARTS], 0};
     ring_write(&record, sizeof record);
     ring_write(&head, sizeof head);
     ring_write(failure, sizeof *failure);
