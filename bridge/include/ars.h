@@ -129,8 +129,8 @@ ARS_API bool ars_in_continuation(void);
 /* True when no controller drives this process: the place to print results from. */
 ARS_API bool ars_standalone(void);
 
-/* The name of a failure code, as the controller reports it. Never NULL. */
-ARS_API const char *ars_strerror(int code);
+/* The version of libars that the program runs with, such as "0.1.0". It was compiled with ARS_VERSION_MAJOR and so on. */
+ARS_API const char *ars_version(void);
 
 /* ---- rejection loops ------------------------------------------------------------------------------------------ */
 

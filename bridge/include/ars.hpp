@@ -130,6 +130,9 @@ inline bool in_continuation() {
 inline bool standalone() {
     return ars_standalone();
 }
+inline const char *version() {
+    return ars_version();
+}
 
 /* Calls model() once per trace and returns the program's exit code. An exception that leaves the model ends the
  * process through std::terminate, for it cannot pass through the C code in between. */

@@ -81,6 +81,13 @@ bool ars_standalone(void) {
     return ars__me.role == ARS__ALONE || (ars__me.role == ARS__UNDECIDED && !ars__controlled());
 }
 
+#define TEXT_OF(number) #number
+#define VERSION(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+const char *ars_version(void) {
+    return VERSION(ARS_VERSION_MAJOR, ARS_VERSION_MINOR, ARS_VERSION_PATCH);
+}
+
 /* ---- checks ------------------------------------------------------------------------------------------------------------- */
 
 /* The stack pointer of our caller, which tells whether the innermost loop's function is still there. On x86-64 a

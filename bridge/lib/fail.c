@@ -35,8 +35,9 @@
     X(ARS_FAIL_LOST, "lost")                                                                                           \
     X(ARS_FAIL_TRY_TIMEOUT, "try_timeout")
 
-const char *ars_strerror(int code) {
-    switch (code) {
+/* The name of a failure, as the controller reports it. */
+static const char *failure_name(enum ars_failure_kind kind) {
+    switch (kind) {
 #define ARS__CASE(number, name)                                                                                        \
     case number:                                                                                                       \
         return name;
@@ -80,7 +81,7 @@ _Noreturn void ars__fail(enum ars_failure_kind kind, int detail, const char *for
         _exit(ARS__EXIT_FAILED);
     default:
         ars__alive_error(failure.text);
-        fprintf(stderr, "libars: %s: %s\n", ars_strerror((int)kind), failure.text);
+        fprintf(stderr, "libars: %s: %s\n", failure_name(kind), failure.text);
         abort();
     }
 }

@@ -1,10 +1,12 @@
 #!/bin/sh
-# check_exports.sh EXPORTS.TXT ARS.H LIBARS.SO: the symbols of the shared library, the functions that ars.h marks
-# ARS_API, and the checked-in list are the same set. A name that leaks, or one that is declared and missing, fails.
+# check_exports.sh EXPORTS.TXT ARS.H LIBARS.SO FOLDER...: the symbols of the shared library, the functions that ars.h marks
+# ARS_API, and the checked-in list are the same set. A name that leaks, or one that is declared and missing, fails. So does
+# one without a use: in a source file of the folders, or in another line of ars.h.
 set -eu
 LC_ALL=C
 export LC_ALL
 expected=$1 header=$2 library=$3
+shift 3
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -22,4 +24,10 @@ compare exported "$library"
 if [ $status -ne 0 ]; then
     echo "The exported symbols differ: give internal functions no ARS_API, and list new public ones in $expected." >&2
 fi
+for name in $(cat "$work/expected"); do
+    [ "$(grep -cw "$name" "$header")" -gt 1 ] && continue
+    grep -rqw --include='*.c' --include='*.cpp' --include='*.h' --include='*.py' "$name" "$@" && continue
+    echo "$name is exported, and nobody calls it: neither $header nor a source file below $*" >&2
+    status=1
+done
 exit $status

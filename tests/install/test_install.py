@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import re
@@ -116,6 +117,9 @@ def test_package_versions_agree(prefix: Path) -> None:
     pc = next(iter(prefix.glob("**/ars.pc")))
     assert run("pkg-config", "--modversion", "ars", PKG_CONFIG_PATH=str(pc.parent)).strip() == version()
     assert ars.__version__ == version()
+    library = ctypes.CDLL(str(next(iter(prefix.glob("lib/**/libars.so")))))
+    library.ars_version.restype = ctypes.c_char_p
+    assert library.ars_version().decode() == version()
 
 
 def test_libars_knows_where_ars_host_was_installed(prefix: Path) -> None:
