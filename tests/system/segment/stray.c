@@ -75,7 +75,7 @@ static volatile unsigned char *target(void) {
                         : at("sites")    ? (const void *)&shm->sites[0]
                         : at("names")    ? (const void *)shm->names
                         : at("ring")     ? (const void *)other->ring
-                        : at("slot")     ? (const void *)&slot->s_pq_sum
+                        : at("slot")     ? (const void *)&slot->estimate.s_pq_sum
                                          : NULL;
     return (volatile unsigned char *)(uintptr_t)found;
 }
