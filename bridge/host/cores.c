@@ -1,5 +1,6 @@
 /* cores.c: how much of its time a process had for itself. It runs, or sleeps of its own will; while it is ready to run and all
- * cores are busy, its clock stands still. The kernel counts that wait in /proc/PID/schedstat, and adds it when it is over.
+ * cores are busy, its clock stands still. The kernel counts that wait in /proc/PID/schedstat, and adds it when it is over. So time
+ * counts when it is certain: a limit that is passed by its waits alone would end a healthy trace.
  *
  * Which process to look at is the word of the family itself. A lie costs nobody but its own trace, and
  * wins no more than ARS__MOST_WAITING says. */
@@ -32,20 +33,23 @@ static bool is_runnable(pid_t pid) {
     return end && end[1] == ' ' && end[2] == 'R';
 }
 
-bool ars__cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now) {
+bool ars__cpu_read(pid_t pid, struct cpu_reading *now) {
     char text[100], *end;
     if (pid <= 0 || !read_proc(pid, "schedstat", text, sizeof text)) return false;
     now->pid = pid;
     now->ran = strtoull(text, &end, 10);
     now->waited = strtoull(end, &end, 10);
-    bool same = before->last.pid == pid && before->last.ran == now->ran && before->last.waited == now->waited;
-    now->runnable = (same || now->ran + now->waited == 0) && is_runnable(pid);
+    now->runnable = is_runnable(pid);
     return true;
 }
 
 bool ars__cores_counted(void) {
     struct cpu_reading now;
-    return ars__cpu_read(getpid(), &(struct cpu_clock){.share = 1}, &now) && now.ran > 0;
+    return ars__cpu_read(getpid(), &now) && now.ran > 0;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
 }
 
 /* The share of a process that is new since the last reading, as far as is known of it. */
@@ -73,9 +77,10 @@ uint64_t ars__own_time(struct cpu_clock *clock, const struct cpu_reading *now, u
         return 0;
     }
     int64_t own = (int64_t)elapsed - (int64_t)waited + clock->credit, counted = own;
+    if (now->runnable) counted -= (int64_t)(elapsed - least(ran, elapsed)); /* it may wait, which shows when that is over */
     if (counted < (int64_t)ran) counted = (int64_t)ran;
     if (counted > (int64_t)elapsed) counted = (int64_t)elapsed;
-    clock->credit = own - counted; /* negative: a wait that was counted as its own before it was over */
+    clock->credit = own - counted;
     clock->share = elapsed ? (double)counted / (double)elapsed : 1;
     return (uint64_t)counted;
 }

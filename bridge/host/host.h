@@ -32,13 +32,13 @@ enum worker_state {
 struct cpu_reading {
     pid_t pid;
     uint64_t ran, waited;
-    bool runnable; /* known only if the numbers are those of the last reading, or 0 */
+    bool runnable; /* it runs, or waits for a core */
 };
 
 /* The readings of one process after another, in turns that follow each other: cores.c. */
 struct cpu_clock {
     struct cpu_reading last; /* pid 0: none */
-    int64_t credit;          /* of its own time: left out too early (positive), or counted too early */
+    int64_t credit;          /* left out so far: its own time, or a wait that is not over */
     double share;            /* of its time that was last its own */
     uint64_t at;             /* when it was last read */
 };
@@ -280,7 +280,7 @@ void ars__tick(struct host *host);
 /* A trace, or a try, that takes so many times its limit ends, whatever it was waiting for. */
 enum { ARS__MOST_WAITING = 100 };
 bool ars__cores_counted(void); /* by this kernel */
-bool ars__cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now);
+bool ars__cpu_read(pid_t pid, struct cpu_reading *now);
 /* The nanoseconds of `elapsed`, the time since the last reading, that the process had for itself. `now` is NULL if it could
  * not be read: then its share of the last time counts. */
 uint64_t ars__own_time(struct cpu_clock *clock, const struct cpu_reading *now, uint64_t elapsed);
