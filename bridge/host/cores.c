@@ -77,7 +77,8 @@ uint64_t ars__own_time(struct cpu_clock *clock, const struct cpu_reading *now, u
         return 0;
     }
     int64_t own = (int64_t)elapsed - (int64_t)waited + clock->credit, counted = own;
-    if (now->runnable) counted -= (int64_t)(elapsed - least(ran, elapsed)); /* it may wait, which shows when that is over */
+    if (now->runnable)
+        counted -= (int64_t)(elapsed - least(ran, elapsed)); /* it may wait, which shows when that is over */
     if (counted < (int64_t)ran) counted = (int64_t)ran;
     if (counted > (int64_t)elapsed) counted = (int64_t)elapsed;
     clock->credit = own - counted;

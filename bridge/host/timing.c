@@ -72,7 +72,8 @@ static uint64_t own_time(struct host *host, const struct at_work *process, uint6
     struct cpu_clock *clock = &host->channels[process->channel].cpu;
     struct cpu_reading now;
     uint64_t elapsed = host->now - last_tick;
-    if (clock->at != last_tick) *clock = (struct cpu_clock){.share = 1}; /* nobody looked then: its life's share counts */
+    if (clock->at != last_tick)
+        *clock = (struct cpu_clock){.share = 1}; /* nobody looked then: its life's share counts */
     clock->at = host->now;
     bool known = ars__cpu_read(process->pid, &now);
     return ars__own_time(clock, known ? &now : NULL, elapsed);

@@ -44,12 +44,15 @@ def concat(cls: type[_T], parts: Sequence[_T]) -> _T:
 # ---- do they belong together? ----------------------------------------------------------------------------------------
 
 
+_NAMES = {"runs_p": "M of the budget", "tries_q": "N of the budget"}  # fields of RunInfo, as the user knows them
+
+
 def _differences(one: Traces, other: Traces) -> list[str]:
     """Everything in which two parts cannot be parts of one run, in words."""
     found = [
-        f"{name} is {mine!r} and {theirs!r}"
+        "the proposals differ" if name == "proposals" else f"{_NAMES.get(name, name)} is {mine!r} and {theirs!r}"
         for name, mine, theirs in zip(one.run._fields, one.run, other.run, strict=True)
-        if mine != theirs
+        if mine != theirs and name != "proposed"  # that follows from the proposals
     ]
     for name in sorted(one.observed.keys() | other.observed.keys()):
         if name not in one.observed or name not in other.observed:

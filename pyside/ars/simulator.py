@@ -165,7 +165,7 @@ class Simulator(Identified):
         if network is not None:
             if proposals:
                 raise ValueError("give network= or proposals=, not both: a latent has one proposal")
-            proposer = self._network_proposer(network, data, in_loops)
+            proposer = self._network_proposer(network, data, in_loops, lease)
         else:
             proposer = HandProposer(proposals, self.limits.trace_timeout) if proposals else PriorProposer()
         proposed = not isinstance(proposer, PriorProposer) or self._estimates_the_prior
@@ -225,7 +225,7 @@ class Simulator(Identified):
             return self._run(config, proposer, on_failure, make_progress(progress), result, kept, lease)
 
     def _network_proposer(
-        self, network: Network, data: Mapping[str, npt.NDArray[np.float64]], in_loops: str
+        self, network: Network, data: Mapping[str, npt.NDArray[np.float64]], in_loops: str, lease: int
     ) -> NetworkProposer:
         """Checks that the network is for these data and this simulator, before anything runs."""
         with _torch_needed("network="):
@@ -240,7 +240,7 @@ class Simulator(Identified):
         told_in_bulk = in_loops == "prior"
         columns = None
         if told_in_bulk or not any(site.kind is native.SiteKind.SAMPLE for site in known):
-            columns, known = self._prior_chunk(0, 0, _PROBE, on_failure="zero")
+            columns, known = self._prior_chunk(0, 0, _PROBE, on_failure="zero", lease=lease)
         if wrong := network.mismatches(known):
             raise NetworkError(
                 f"the network does not fit the simulator {shlex.join(self.command)}: {'; '.join(wrong)}. It was "

@@ -20,9 +20,9 @@ static uint64_t grow(struct cpu_clock *clock, uint64_t elapsed, uint64_t ran, ui
 
 static void one_process(void) {
     struct cpu_clock clock = begun();
-    CHECK(grow(&clock, 50, 50, 0, true) == 50);  /* a core of its own */
-    CHECK(grow(&clock, 50, 0, 0, false) == 50);  /* asleep: that is its own affair */
-    CHECK(grow(&clock, 50, 10, 40, true) == 10); /* five share a core */
+    CHECK(grow(&clock, 50, 50, 0, true) == 50);   /* a core of its own */
+    CHECK(grow(&clock, 50, 0, 0, false) == 50);   /* asleep: that is its own affair */
+    CHECK(grow(&clock, 50, 10, 40, true) == 10);  /* five share a core */
     CHECK(grow(&clock, 50, 10, 20, false) == 30); /* and it slept for 20 */
 }
 

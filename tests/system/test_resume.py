@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -376,6 +377,35 @@ def test_the_command_writes_a_finished_result(
     assert "All traces had finished" in capsys.readouterr().err
     with np.load(out) as found:
         assert len(found["trace"]) == 200
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_the_command_writes_what_had_finished(
+    options: list[str],
+    one_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The folder takes nothing more in the middle of a run: the finished traces are in no chunk, and must not be lost."""
+
+    def gone(path: Path, _: object) -> None:
+        if path.name != "run.json":
+            raise StorageError(f"{path} could not be written: No such file or directory")
+
+    monkeypatch.setattr("ars.kept.write_whole", gone)
+    monkeypatch.setattr("ars.kept._EVERY", 0.0)
+    out = tmp_path / "post.npz"
+    command = ["infer", str(one_run / "sim"), "--observe", "y=0.5", "--traces", "5000000", "--seed", "7", "--quiet"]
+    assert main([*command, "--resume", str(tmp_path / "run"), "--out", str(out), *options]) == 1
+    printed = capsys.readouterr()
+    assert re.search(r"[\d,]+ of 5,000,000 traces had finished: this is their result", printed.err)
+    with np.load(out) as found:
+        rows = found["trace"].astype(int)
+        assert 0 < len(rows) < 5_000_000
+    if options:
+        assert json.loads(printed.out)["complete"] is False
+        assert json.loads(printed.out)["traces"] == len(rows)
 
 
 def test_a_tiny_disk(one_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
