@@ -30,6 +30,7 @@ class Identified(Processes):
 
     _files: Program | None = None  # of the running family, as they were when it was started; None: not known
     _started_as: Program | None = None  # the same, without what it has loaded by itself
+    _build = ""  # a digest of the code that runs; "": not known
     _expected: Mapping[str, Any] | None = None  # the identity of the simulator that the present run must have
 
     def _program(self) -> Program:
@@ -44,14 +45,19 @@ class Identified(Processes):
         if self._listen is not None or self.running:
             return super()._ready(sites)
         self._files = self._started_as = None
+        self._build = ""
         before = None
         with contextlib.suppress(OSError):  # of an executable that cannot be read; it can be run all the same
             before = self._program()
         session = super()._ready(sites)
         if before is not None:
             files = before.plus(loaded_files(session.hello.zygote_pid, session.hello.host_pid))
+            with contextlib.suppress(OSError):
+                self._build = files.build()
             if before.unchanged():
                 self._files, self._started_as = files, before
+            else:
+                self._build = ""
         if self._expected is not None:
             self._check_expected(self._expected)
         return session

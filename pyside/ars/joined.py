@@ -50,10 +50,14 @@ _NAMES = {"runs_p": "M of the budget", "tries_q": "N of the budget"}  # fields o
 def _differences(one: Traces, other: Traces) -> list[str]:
     """Everything in which two parts cannot be parts of one run, in words."""
     found = [
-        "the proposals differ" if name == "proposals" else f"{_NAMES.get(name, name)} is {mine!r} and {theirs!r}"
+        f"{_NAMES.get(name, name)} is {mine!r} and {theirs!r}"
         for name, mine, theirs in zip(one.run._fields, one.run, other.run, strict=True)
-        if mine != theirs and name != "proposed"  # that follows from the proposals
+        if mine != theirs and name not in ("proposals", "proposed", "build")
     ]
+    if one.run.proposals != other.run.proposals:
+        found.append("the proposals differ")
+    if one.run.build != other.run.build and one.run.build and other.run.build:
+        found.append("the simulator was rebuilt in between, or its libraries were")
     for name in sorted(one.observed.keys() | other.observed.keys()):
         if name not in one.observed or name not in other.observed:
             found.append(f'"{name}" is observed in only one of them')

@@ -206,9 +206,9 @@ class Processes:
             )
         if done.replays > done.forks_refused:
             _log.warning(
-                "%d times a trace was run again because its process had died; its result is that of the second run. If "
-                "a trace finished then and nobody had killed its process, the simulator crashes depending on the traces "
-                "that it ran before, for instance because it runs past the end of an array",
+                "%d times a trace was run again because its process had died; its result is that of the second run. "
+                "If a trace finished then and nobody had killed its process, the simulator crashes depending on the "
+                "traces that it ran before, for instance because it runs past the end of an array",
                 done.replays,
             )
 

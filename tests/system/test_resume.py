@@ -64,6 +64,21 @@ def test_a_rebuilt_simulator_is_refused(built: Path, sim: ars.Simulator, tmp_pat
     assert Bits.of(run(sim, 200, tmp_path / "run")) == Bits.of(run(sim, 200))
 
 
+def test_parts_of_a_rebuilt_simulator_are_not_joined(built: Path, sim: ars.Simulator, tmp_path: Path) -> None:
+    """The same mixture by another way: Posterior.concat, also of a part that comes from a file."""
+    options: dict[str, Any] = {"seed": 7, "observe": {"y": 0.5}}
+    first = sim.posterior(traces=100, **options)
+    first.save(tmp_path / "first.nc")
+    put(built / "five", tmp_path / "sim")
+    with ars.Simulator([tmp_path / "sim"], workers=2) as rebuilt:
+        second = rebuilt.posterior(traces=100, first_trace=100, **options)
+    for part in (first, ars.Posterior.load(tmp_path / "first.nc")):
+        with pytest.raises(ValueError, match="the same run as part 0: the simulator was rebuilt in between"):
+            ars.Posterior.concat([part, second])
+    whole = ars.Posterior.concat([first, sim.posterior(traces=100, first_trace=100, **options)])  # still the old one
+    assert Bits.of(whole) == Bits.of(sim.posterior(traces=200, **options))
+
+
 def test_the_same_name_elsewhere_is_refused_and_the_same_file_is_not(
     built: Path, sim: ars.Simulator, tmp_path: Path
 ) -> None:
@@ -387,7 +402,7 @@ def test_the_command_writes_what_had_finished(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The folder takes nothing more in the middle of a run: the finished traces are in no chunk, and must not be lost."""
+    """The folder takes nothing more in the middle of a run: the finished traces are in no chunk, and are not lost."""
 
     def gone(path: Path, _: object) -> None:
         if path.name != "run.json":
