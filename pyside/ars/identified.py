@@ -30,7 +30,6 @@ class Identified(Processes):
 
     _files: Program | None = None  # of the running family, as they were when it was started; None: not known
     _started_as: Program | None = None  # the same, without what it has loaded by itself
-    _build = ""  # a digest of the code that runs; "": not known
     _expected: Mapping[str, Any] | None = None  # the identity of the simulator that the present run must have
 
     def _program(self) -> Program:
