@@ -1,5 +1,6 @@
 /* cores.c: how much of its time a process had for itself. It runs, or sleeps of its own will; while it is ready to run and all
- * cores are busy, its clock stands still. The kernel counts that wait in /proc/PID/schedstat, and adds it when it is over.
+ * cores are busy, its clock stands still. The kernel counts that wait in /proc/PID/schedstat, and adds it when it is over. So time
+ * counts when it is certain: a limit that is passed by its waits alone would end a healthy trace.
  *
  * Which process to look at is the word of the family itself. A lie costs nobody but its own trace, and
  * wins no more than HOST_MOST_WAITING says. */
@@ -52,17 +53,20 @@ static bool read_cpu_time(pid_t pid, uint64_t *ran) {
     return true;
 }
 
-bool host_cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now) {
+bool host_cpu_read(pid_t pid, struct cpu_reading *now) {
     now->pid = pid;
     if (!read_schedstat(pid, &now->ran, &now->waited) || !read_cpu_time(pid, &now->ran)) return false;
-    bool same = before->last.pid == pid && before->last.ran == now->ran && before->last.waited == now->waited;
-    now->runnable = (same || now->ran + now->waited == 0) && is_runnable(pid);
+    now->runnable = is_runnable(pid);
     return true;
 }
 
 bool host_cores_counted(void) {
     uint64_t ran, waited;
     return read_schedstat(getpid(), &ran, &waited) && ran > 0;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
 }
 
 /* The share of a process that is new since the last reading, as far as is known of it. */
@@ -90,9 +94,11 @@ uint64_t host_own_time(struct cpu_clock *clock, const struct cpu_reading *now, u
         return 0;
     }
     int64_t own = (int64_t)elapsed - (int64_t)waited + clock->credit, counted = own;
+    if (now->runnable)
+        counted -= (int64_t)(elapsed - least(ran, elapsed)); /* it may wait, which shows when that is over */
     if (counted < (int64_t)ran) counted = (int64_t)ran;
     if (counted > (int64_t)elapsed) counted = (int64_t)elapsed;
-    clock->credit = own - counted; /* negative: a wait that was counted as its own before it was over */
+    clock->credit = own - counted;
     clock->share = elapsed ? (double)counted / (double)elapsed : 1;
     return (uint64_t)counted;
 }

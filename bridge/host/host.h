@@ -32,13 +32,13 @@ enum worker_state {
 struct cpu_reading {
     pid_t pid;
     uint64_t ran, waited;
-    bool runnable; /* known only if the numbers are those of the last reading, or 0 */
+    bool runnable; /* it runs, or waits for a core */
 };
 
 /* The readings of one process after another, in turns that follow each other: cores.c. */
 struct cpu_clock {
     struct cpu_reading last; /* pid 0: none */
-    int64_t credit;          /* of its own time: left out too early (positive), or counted too early */
+    int64_t credit;          /* left out so far: its own time, or a wait that is not over */
     double share;            /* of its time that was last its own */
     uint64_t at;             /* when it was last read */
 };

@@ -16,7 +16,8 @@ enum { TICK_MS = 50, IDLE_LIMIT_S = 10 };
 /* A single step of a trace's clock counts for no more than this: if we were stopped ourselves, nobody's time is up. */
 #define LONGEST_STEP (250 * HOST_MS)
 
-/* Until a trace has used this part of a limit all its time counts, and nobody looks at its processes: most end before. */
+/* Until a trace has used this part of a limit nobody looks at its processes: most end before. That time does not count where
+ * the kernel counts waits, since nobody knows how much of it was one. */
 enum { UNWATCHED_PART = 20 };
 
 static uint64_t at_most(uint64_t value, uint64_t most) {
@@ -78,13 +79,11 @@ static uint64_t own_time(struct host *host, const struct at_work *process, uint6
     struct cpu_clock *clock = &host->channels[process->channel].cpu;
     struct cpu_reading now;
     uint64_t elapsed = host->now - last_tick;
-    bool begins = clock->at != last_tick; /* nobody looked then: all of this time counts */
-    if (begins) *clock = (struct cpu_clock){.share = 1};
+    if (clock->at != last_tick)
+        *clock = (struct cpu_clock){.share = 1}; /* nobody looked then: its life's share counts */
     clock->at = host->now;
-    bool known = host_cpu_read(process->pid, clock, &now);
-    if (!begins) return host_own_time(clock, known ? &now : NULL, elapsed);
-    if (known) clock->last = now;
-    return elapsed;
+    bool known = host_cpu_read(process->pid, &now);
+    return host_own_time(clock, known ? &now : NULL, elapsed);
 }
 
 /* The times since the last tick. A trace's own is that of the process that waited least: as long as one of them has a core,
@@ -94,13 +93,14 @@ static void measure(struct host *host, struct worker *worker, struct at_work *pr
     bool watched = is_watched(host, worker);
     for (uint32_t i = 0; i < n; i++) {
         bool parked = n > 1 && i == n - 1;
-        processes[i].own = watched && !parked ? own_time(host, &processes[i], last_tick) : host->now - last_tick;
+        processes[i].own = host->now - last_tick;
+        if (host->counts_cores && !parked) processes[i].own = watched ? own_time(host, &processes[i], last_tick) : 0;
         processes[i].own = at_most(processes[i].own, LONGEST_STEP);
         if (!parked && processes[i].own > most) most = processes[i].own;
     }
     worker->looked = host->now;
     worker->counted = worker->spent;
-    worker->own += watched ? at_most(spent, most) : spent;
+    worker->own += at_most(spent, most);
 }
 
 /* ---- limits ------------------------------------------------------------------------------------------------------ */

@@ -24,6 +24,7 @@ __all__ = [
     "pareto_k",
     "resample",
     "running_evidence",
+    "shown_ess",
     "too_few",
     "weighted_mean",
     "weighted_mean_error",
@@ -122,14 +123,19 @@ def _exp(x: float) -> float:
     return math.exp(x) if x < 709.0 else math.inf
 
 
+def shown_ess(effective: float) -> str:
+    """An effective number of traces in words: rounded down, since 1.99 is not 2.0."""
+    return f"{math.floor(effective * 10.0 + _ROUNDING) / 10.0:,.1f}"
+
+
 def too_few(effective: float) -> str | None:
     """Why this many effective traces give no standard error; None if they are enough."""
     if effective >= LEAST_EFFECTIVE - _ROUNDING:
         return None
     if effective == 0.0:
         return "every weight is 0: there is no estimate"
-    shown = math.floor(effective * 10.0) / 10.0  # 1.99 is not 2.0
-    return f"{shown:.1f} effective traces are too few for a standard error: it needs at least {LEAST_EFFECTIVE:.0f}"
+    shown = shown_ess(effective)
+    return f"{shown} effective traces are too few for a standard error: it needs at least {LEAST_EFFECTIVE:.0f}"
 
 
 def log_evidence(log_weights: npt.ArrayLike) -> Evidence:
@@ -247,7 +253,8 @@ def pareto_k(log_weights: npt.ArrayLike, *, tail_share: float = 1.0) -> ParetoK:
     threshold = min(1.0 - 1.0 / math.log10(size), 0.7) if size > 10 else 0.0
     tail = math.ceil(tail_share * min(0.2 * size, 3.0 * math.sqrt(size)))
     if tail < _LEAST_TAIL:
-        reason = f"{size} weights are too few: a tail of {_LEAST_TAIL} needs at least 21"
+        many = "1 weight is" if size == 1 else f"{size} weights are"
+        reason = f"{many} too few: a tail of {_LEAST_TAIL} needs at least 21"
         return ParetoK(math.nan, threshold=threshold, reason=reason)
     # the tail and the largest weight outside it, ascending
     top = np.sort(np.partition(weights, size - tail - 1)[size - tail - 1 :])

@@ -287,5 +287,7 @@ def summarise_loops(columns: Columns, sites: Sequence[Site], *, proposed: bool =
                 found.append(_summarise(site.address, mine))
             elif len(mine):
                 summary = _summarise(site.address, _nothing_proposed(mine))
+                # p = q rejects as much as it proposes: there is nothing that its tries could have missed
+                summary = summary._replace(s_pq_bound=math.nan)
                 found.append(summary._replace(naive_variance_infinite=False, note="nothing was proposed"))
     return Loops(found)

@@ -42,6 +42,7 @@ class RunInfo(NamedTuple):
     simulator: tuple[str, ...]  # the executable and its arguments
     proposals: str = ""  # JSON: the identity of whatever proposes (ars.store.identity.proposed_by)
     proposed: bool = True  # False: the prior proposed every latent, so that the correction of every loop is 1
+    build: str = ""  # a digest of the simulator's code; "": not known, as where it is started elsewhere
 
 
 class AcceptanceOptions(TypedDict, total=False):
@@ -147,7 +148,8 @@ class Traces:
         ----------
         parts
             Runs of the same simulator with the same data, seed and settings and different trace numbers
-            (``first_trace=``). Proposals that are functions cannot be compared: give the same ones.
+            (``first_trace=``). Proposals that are functions are compared by their code. A simulator that was started
+            elsewhere (``listen``) cannot be compared: use the same one.
 
         Returns
         -------

@@ -99,7 +99,7 @@ class Simulator(Identified):
             return Traces(
                 recorder.columns(),
                 recorder.sites,
-                run=info,
+                run=info._replace(build=self._build),
                 stats=stats,
                 stderr=recorder.stderr,
                 incidents=recorder.incidents,
@@ -170,7 +170,7 @@ class Simulator(Identified):
             return Posterior(
                 recorder.columns(),
                 recorder.sites,
-                run=info,
+                run=info._replace(build=self._build),
                 stats=stats,
                 observed=data,
                 stderr=recorder.stderr,

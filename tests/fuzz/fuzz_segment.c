@@ -57,9 +57,8 @@ uint64_t __wrap_host_now(void) {
     return clock_now;
 }
 /* A process with an odd number never gets a core; of the others nothing is known. */
-bool __wrap_host_cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now);
-bool __wrap_host_cpu_read(pid_t pid, const struct cpu_clock *before, struct cpu_reading *now) {
-    (void)before;
+bool __wrap_host_cpu_read(pid_t pid, struct cpu_reading *now);
+bool __wrap_host_cpu_read(pid_t pid, struct cpu_reading *now) {
     *now = (struct cpu_reading){.pid = pid, .waited = clock_now};
     return pid % 2 != 0;
 }

@@ -117,9 +117,9 @@ def test_parts_of_different_runs_are_refused() -> None:
         ({"run": RUN._replace(simulator=("./other",))}, r"simulator is \('./sim',\) and \('./other',\)"),
         (
             {"run": RUN._replace(tries_q=20, in_loops="prior")},
-            "tries_q is 10 and 20; in_loops is 'proposal' and 'prior'",
+            "N of the budget is 10 and 20; in_loops is 'proposal' and 'prior'",
         ),
-        ({"run": RUN._replace(proposals="{}")}, "proposals is '' and '{}'"),
+        ({"run": RUN._replace(proposals="{}", proposed=False)}, "the proposals differ$"),
         ({"observed": {"y": np.array([1.25])}}, 'the data of "y" differ'),
         ({"observed": {"y": np.array([1.5, 1.5])}}, 'the data of "y" differ'),
         ({"observed": {"w": np.array([1.5])}}, '"w" is observed in only one of them; "y" is observed in only one'),

@@ -14,9 +14,10 @@ from scipy import stats
 
 import ars
 from ars import diagnostics as d
+from ars.cli.show import missed_requirements
 from ars.posterior import Posterior, RunInfo
 from ars.results import specific
-from ars.results.assessment import assess_value, warnings_of
+from ars.results.assessment import RunDiagnostics, assess_value, assess_weighting, warnings_of
 
 SITES = [latent(0, "x"), result(1, "r"), result(2, "pair")]
 RUN = RunInfo(seed=3, runs_p=1, tries_q=10, in_loops="proposal", on_failure="zero", simulator=("./sim",))
@@ -59,6 +60,19 @@ def test_no_error_without_two_effective_traces(x: list[float], log_weights: list
     assert all(math.isnan(value.mean_error) and value.error_reason == evidence.reason for value in found.values)
     text = post.summary()
     assert "s.e. unknown" in text and "too few" in text and "Pareto k is unknown" in text
+
+
+def test_one_number_of_effective_traces_for_one_run() -> None:
+    """A line and its warning, or a requirement and what misses it, do not contradict each other by rounding."""
+    log_weights = [0.0] * 10 + [0.05]
+    effective = d.ess(log_weights)
+    assert effective < 11.0 and f"{effective:.1f}" == "11.0"
+    weighting = assess_weighting("ars", np.array(log_weights), {}, ())
+    assert "; 10.9 effective traces" in weighting.line()
+    run = RunDiagnostics(("./sim",), 1, 11, {}, "ars", (weighting,))
+    assert missed_requirements(run, 11.0, None) == ["10.9 effective traces, but --require-ess 11"]
+    assert d.shown_ess(d.ess([0.0, 0.0])) == "2.0"
+    assert str(d.pareto_k([0.0]).reason).startswith("1 weight is too few")
 
 
 def test_two_equal_traces_are_two() -> None:

@@ -74,6 +74,10 @@ def test_loops_know_their_acceptance_from_their_own_tries(simulator: Callable[..
         assert loop.s_pq == pytest.approx(1 - 1 / loop.mean_tries)
         assert loop.naive_variance_infinite is False
         assert loop.note == "nothing was proposed"
+        assert not loop.s_pq_bound > loop.s_pq  # "at least 0.7" of what is 0.5
+    assert "wrong on purpose" not in post.summary()
+    for weighting in post.diagnostics(["ars", "biased"], values=()).weightings:
+        assert weighting.note is None
 
 
 def test_a_run_that_proposes_is_estimated_as_before(simulator: Callable[..., ars.Simulator]) -> None:

@@ -303,6 +303,25 @@ def test_close_ends_what_takes_several_runs(simulator: Callable[..., ars.Simulat
     assert not sim.running
 
 
+def test_close_before_a_network_is_checked(
+    simulator: Callable[..., ars.Simulator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A posterior looks at the simulator's sites first. It does not start one for that which was closed in between."""
+    proposers = pytest.importorskip("ars.network.proposer")
+    sim = simulator("nested", workers=2)
+    network = sim.train(64, lstm_dim=8, batch_size=32, seed=1, progress=False)
+    make = proposers.NetworkProposer
+
+    def after_close(*arguments: object) -> object:
+        sim.close()
+        return make(*arguments)
+
+    monkeypatch.setattr(proposers, "NetworkProposer", after_close)
+    with pytest.raises(ars.RunInterrupted, match="closed"):
+        sim.posterior({"y": 2.0}, 10, network=network, seed=1)
+    assert not sim.running
+
+
 def test_a_run_that_is_stuck_in_the_users_code_does_not_hold_up_close(
     simulator: Callable[..., ars.Simulator], monkeypatch: pytest.MonkeyPatch
 ) -> None:

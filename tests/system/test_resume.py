@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -61,6 +62,21 @@ def test_a_rebuilt_simulator_is_refused(built: Path, sim: ars.Simulator, tmp_pat
     assert "the executable changed" in said
     put(built / "zero", tmp_path / "sim")
     assert Bits.of(run(sim, 200, tmp_path / "run")) == Bits.of(run(sim, 200))
+
+
+def test_parts_of_a_rebuilt_simulator_are_not_joined(built: Path, sim: ars.Simulator, tmp_path: Path) -> None:
+    """The same mixture by another way: Posterior.concat, also of a part that comes from a file."""
+    options: dict[str, Any] = {"seed": 7, "observe": {"y": 0.5}}
+    first = sim.posterior(traces=100, **options)
+    first.save(tmp_path / "first.nc")
+    put(built / "five", tmp_path / "sim")
+    with ars.Simulator([tmp_path / "sim"], workers=2) as rebuilt:
+        second = rebuilt.posterior(traces=100, first_trace=100, **options)
+    for part in (first, ars.Posterior.load(tmp_path / "first.nc")):
+        with pytest.raises(ValueError, match="the same run as part 0: the simulator was rebuilt in between"):
+            ars.Posterior.concat([part, second])
+    whole = ars.Posterior.concat([first, sim.posterior(traces=100, first_trace=100, **options)])  # still the old one
+    assert Bits.of(whole) == Bits.of(sim.posterior(traces=200, **options))
 
 
 def test_the_same_name_elsewhere_is_refused_and_the_same_file_is_not(
@@ -145,6 +161,13 @@ def test_a_simulator_that_is_rebuilt_in_mid_run_is_not_mixed_in(built: Path, tmp
         assert partial is not None
         assert 40 <= len(partial) < 20_000
         assert abs(float(np.mean(partial["x"]))) < 1
+    put(built / "zero", tmp_path / "sim")
+    with ars.Simulator([tmp_path / "sim"], workers=1) as sim:  # nor does a run that keeps nothing mix the two
+        with pytest.raises(ars.ArsError, match="would mix traces of two simulators") as lost:
+            run(sim, 20_000, progress=Rebuild())
+        assert lost.value.partial is not None
+        assert 40 <= len(lost.value.partial) < 20_000
+        assert abs(float(np.mean(lost.value.partial["x"]))) < 1
     put(built / "zero", tmp_path / "sim")
     with ars.Simulator([tmp_path / "sim"], workers=2) as sim:
         resumed = run(sim, 500, tmp_path / "run")
@@ -376,6 +399,35 @@ def test_the_command_writes_a_finished_result(
     assert "All traces had finished" in capsys.readouterr().err
     with np.load(out) as found:
         assert len(found["trace"]) == 200
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_the_command_writes_what_had_finished(
+    options: list[str],
+    one_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The folder takes nothing more in the middle of a run: the finished traces are in no chunk, and are not lost."""
+
+    def gone(path: Path, _: object) -> None:
+        if path.name != "run.json":
+            raise StorageError(f"{path} could not be written: No such file or directory")
+
+    monkeypatch.setattr("ars.kept.write_whole", gone)
+    monkeypatch.setattr("ars.kept._EVERY", 0.0)
+    out = tmp_path / "post.npz"
+    command = ["infer", str(one_run / "sim"), "--observe", "y=0.5", "--traces", "5000000", "--seed", "7", "--quiet"]
+    assert main([*command, "--resume", str(tmp_path / "run"), "--out", str(out), *options]) == 1
+    printed = capsys.readouterr()
+    assert re.search(r"[\d,]+ of 5,000,000 traces had finished: this is their result", printed.err)
+    with np.load(out) as found:
+        rows = found["trace"].astype(int)
+        assert 0 < len(rows) < 5_000_000
+    if options:
+        assert json.loads(printed.out)["complete"] is False
+        assert json.loads(printed.out)["traces"] == len(rows)
 
 
 def test_a_tiny_disk(one_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,6 +164,14 @@ def test_no_trace_has_weight(program: str, tmp_path: Path, capsys: pytest.Captur
     assert content["weightings"][0]["log_evidence"] is None
 
 
+def test_warnings_are_lines_like_errors(program: str) -> None:
+    """Not the place in our code, nor a line of Python, which Python's own format has."""
+    command = [*ARS, *infer(program, "nan", "--on-failure", "skip")]
+    err = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).stderr
+    assert "ars infer: warning: 200 of 200 traces failed and were dropped" in err
+    assert ".py:" not in err and "sim.posterior(" not in err
+
+
 @pytest.mark.filterwarnings("ignore::ars.BiasWarning")
 def test_no_trace_at_all(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every trace fails and is skipped, or has weight 0."""

@@ -7,10 +7,12 @@ imports what is slow to import inside ``run``, so that ``--help`` is quick.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import logging
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
 __all__ = ["COMMANDS", "main"]
@@ -58,6 +60,27 @@ def _missing(error: ImportError) -> str | None:
     return str(error) if "pip install" in str(error) else None
 
 
+@contextlib.contextmanager
+def _plain_warnings(command: str) -> Iterator[None]:
+    """Our warnings are lines like our errors: the line of Python that they are about means nothing on a terminal."""
+    from ars.errors import ArsWarning
+
+    before = warnings.formatwarning
+
+    def shown(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        if issubclass(category, ArsWarning):
+            return f"ars {command}: warning: {message}\n"
+        return before(message, category, filename, lineno, line)
+
+    warnings.formatwarning = shown
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
 def _run(arguments: argparse.Namespace) -> int:
     """Runs a command; what went wrong is a line on stderr and an exit code."""
     from ars.cli.options import UsageError
@@ -67,7 +90,8 @@ def _run(arguments: argparse.Namespace) -> int:
         print(f"ars {arguments.command}: {text}", file=sys.stderr)
 
     try:
-        return int(arguments.run(arguments))
+        with _plain_warnings(arguments.command):
+            return int(arguments.run(arguments))
     except UsageError as error:
         say(error)
         return 2

@@ -227,15 +227,19 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
     return 130
 
 
-def _unkept(arguments: argparse.Namespace, error: StorageError) -> Posterior:
-    """The result of a run that is complete, although its folder could not be written. Otherwise the error goes on."""
+def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posterior, bool]:
+    """The traces that had finished when the folder could not be written, and whether these are all. If there are none,
+    the error goes on."""
     from ars.posterior import Posterior
 
     post = error.partial
-    if not isinstance(post, Posterior) or post.stats.get("traces", 0) < arguments.traces:
+    if not isinstance(post, Posterior) or not len(post):
         raise error
-    print(f"ars infer: {error}. All traces had finished: this is the result", file=sys.stderr)
-    return post
+    finished = int(post.stats.get("traces", 0))
+    complete = finished >= arguments.traces
+    many = "All traces" if complete else f"{finished:,} of {arguments.traces:,} traces"
+    print(f"ars infer: {error}. {many} had finished: this is {'the' if complete else 'their'} result", file=sys.stderr)
+    return post, complete
 
 
 def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> Posterior:
@@ -265,26 +269,29 @@ def run(arguments: argparse.Namespace) -> int:
 
     check_simulator(arguments)
     data = read_data(arguments)
-    kept = True
+    kept = complete = True
     try:
         post = _posterior(arguments, data)
     except RunInterrupted as interrupt:
         return _interrupted(arguments, interrupt)
     except StorageError as error:
-        post, kept = _unkept(arguments, error), False
+        kept = False
+        post, complete = _unkept(arguments, error)
     failed: Exception | None = None
     if arguments.out is not None:
         try:
             post.save(arguments.out)  # before anything is printed: nobody may be there to read it
         except Exception as error:  # whatever it is, the results are shown first
             failed = error
-    code = _show(post, arguments, written=arguments.out is not None and failed is None)
+    code = _show(post, arguments, complete=complete, written=arguments.out is not None and failed is None)
     if failed is not None:
         raise failed
+    if not complete:
+        return 1
     return code if kept else code or 1
 
 
-def _show(post: Posterior, arguments: argparse.Namespace, *, written: bool) -> int:
+def _show(post: Posterior, arguments: argparse.Namespace, *, complete: bool, written: bool) -> int:
     """Prints the results. Returns the exit code."""
     from ars.cli.show import document, missed_requirements, table
 
@@ -294,7 +301,7 @@ def _show(post: Posterior, arguments: argparse.Namespace, *, written: bool) -> i
         assessed = post.diagnostics([post.method], values=["result" if post.results else "latent"])
     missed = missed_requirements(assessed, arguments.require_ess, arguments.require_k)
     if arguments.json:
-        print(document(assessed, missed=missed))
+        print(document(assessed, complete=complete, missed=missed))
     else:
         print(post.summary())
         print(table(assessed))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 
+from ars.diagnostics import shown_ess
 from ars.results.assessment import RunDiagnostics, ValueDiagnostics
 
 __all__ = ["document", "missed_requirements", "table"]
 
 _LEGEND = """s.e.: standard error of the mean. ESS: effective traces that determine the mean. k: Pareto k of its terms;
-it must be below 0.7. !: a reason not to trust the row."""
+it must be below 0.7, or less with fewer than 2,200 traces. !: a reason not to trust the row."""
 
 
 def _row(value: ValueDiagnostics) -> str:
@@ -18,7 +19,7 @@ def _row(value: ValueDiagnostics) -> str:
     warning = f"  ! {'; '.join(value.warnings)}" if value.warnings else ""
     return (
         f"{value.name:24} {value.mean:12.6g} {value.mean_error:10.2g} {low:12.6g} {middle:12.6g} {high:12.6g} "
-        f"{value.specific_ess:10,.1f} {value.specific_pareto_k:6.2f}{warning}"
+        f"{shown_ess(value.specific_ess):>10} {value.specific_pareto_k:6.2f}{warning}"
     )
 
 
@@ -64,7 +65,7 @@ def missed_requirements(assessed: RunDiagnostics, least_ess: float | None, large
     weighting = assessed[assessed.method] if assessed.weightings else None
     effective = weighting.ess if weighting is not None else 0.0
     if least_ess is not None and effective < least_ess:
-        found.append(f"{effective:,.1f} effective traces, but --require-ess {least_ess:g}")
+        found.append(f"{shown_ess(effective)} effective traces, but --require-ess {least_ess:g}")
     k = weighting.pareto_k if weighting is not None else math.nan
     if largest_k is not None and not k < largest_k:
         reason = weighting.pareto_k_reason if weighting is not None else "no trace has finished"

@@ -19,6 +19,7 @@ from ars.diagnostics import (
     ess,
     log_evidence,
     pareto_k,
+    shown_ess,
     too_few,
     weighted_mean,
     weighted_mean_error,
@@ -163,7 +164,7 @@ class WeightingDiagnostics:
             f"{self.method:>7}: evidence {_power(self.log_evidence, 6)}, "
             f"s.e. {'unknown' if error == 'unknown' else power} "
             f"(log {_resolved(self.log_evidence, self.log_evidence_error)}, s.e. {error}); "
-            f"{self.ess:,.1f} effective traces, {self.zero_share:.1%} of weights are 0; {tail}"
+            f"{shown_ess(self.ess)} effective traces, {self.zero_share:.1%} of weights are 0; {tail}"
             + (f" [{self.note}]" if self.note else "")
         )
 
@@ -240,8 +241,7 @@ def warnings_of(effective: float, *tails: ParetoK, what: str = "") -> tuple[str,
     if (reason := too_few(effective)) is not None:
         found.append(reason)
     elif effective < _FEW:
-        shown = math.floor(effective * 10.0) / 10.0
-        found.append(f"only {shown:.1f} effective traces{what}: the standard error is a rough guess")
+        found.append(f"only {shown_ess(effective)} effective traces{what}: the standard error is a rough guess")
     for tail in tails:
         if tail.unknown:
             found.append(f"Pareto k is unknown ({tail.reason}): do not trust the standard error")

@@ -247,7 +247,7 @@ class Estimates:
         found = []
         for name, log_weights in available.items() if len(self) else ():
             naive = [loop.warning() for loop in self.loops.values() if loop.naive_variance_infinite]
-            uncorrected = name == "biased" and self.loops and self.method == "ars"
+            uncorrected = name == "biased" and self.loops and self.method == "ars" and self.run.proposed
             found.append(
                 assessment.assess_weighting(
                     name,

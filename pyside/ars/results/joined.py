@@ -44,13 +44,20 @@ def concat(cls: type[_T], parts: Sequence[_T]) -> _T:
 # ---- do they belong together? ----------------------------------------------------------------------------------------
 
 
+_NAMES = {"runs_p": "M of the budget", "tries_q": "N of the budget"}  # fields of RunInfo, as the user knows them
+
+
 def _differences(one: Traces, other: Traces) -> list[str]:
     """Everything in which two parts cannot be parts of one run, in words."""
     found = [
-        f"{name} is {mine!r} and {theirs!r}"
+        f"{_NAMES.get(name, name)} is {mine!r} and {theirs!r}"
         for name, mine, theirs in zip(one.run._fields, one.run, other.run, strict=True)
-        if mine != theirs
+        if mine != theirs and name not in ("proposals", "proposed", "build")
     ]
+    if one.run.proposals != other.run.proposals:
+        found.append("the proposals differ")
+    if one.run.build != other.run.build and one.run.build and other.run.build:
+        found.append("the simulator was rebuilt in between, or its libraries were")
     for name in sorted(one.observed.keys() | other.observed.keys()):
         if name not in one.observed or name not in other.observed:
             found.append(f'"{name}" is observed in only one of them')

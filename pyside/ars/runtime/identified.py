@@ -44,14 +44,19 @@ class Identified(Processes):
         if self._listen is not None or self.running:
             return super()._ready(sites)
         self._files = self._started_as = None
+        self._build = ""
         before = None
         with contextlib.suppress(OSError):  # of an executable that cannot be read; it can be run all the same
             before = self._program()
         session = super()._ready(sites)
         if before is not None:
             files = before.plus(loaded_files(session.hello.zygote_pid, session.hello.host_pid))
+            with contextlib.suppress(OSError):
+                self._build = files.build()
             if before.unchanged():
                 self._files, self._started_as = files, before
+            else:
+                self._build = ""
         if self._expected is not None:
             self._check_expected(self._expected)
         return session

@@ -14,7 +14,7 @@ from typing import Any, Self
 from ars._native import RunFlag
 from ars.arguments import command_words, environment_variables, integer, seconds
 from ars.columns import Columns, Site
-from ars.errors import HostLostError, LaunchError, RunInterrupted
+from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
 from ars.proposers import Proposer
 from ars.runtime.keys import read_keys
 from ars.runtime.limits import Limits
@@ -58,6 +58,8 @@ class _Use:
 
 class Processes:
     """How a simulator is started and what it may use (see Simulator), and its processes while they are there."""
+
+    _build = ""  # a digest of the code that runs; "": not known
 
     def __init__(
         self,
@@ -156,11 +158,18 @@ class Processes:
     ) -> None:
         """Runs until every trace is in. A simulator that is lost is started again and does what is missing."""
         fruitless = 0
+        build = ""  # with which the run began
         while True:
             before = recorder.done
             try:
                 missing = [] if recorder.stopped else recorder.missing()
                 session = self._ready(recorder.sites) if missing else None
+                if build and self._build and self._build != build:
+                    raise ArsError(
+                        f"{self.command[0]} was lost in the middle of a run, and was rebuilt in the meantime: the run "
+                        "would mix traces of two simulators. .partial holds those of the first; run again"
+                    )
+                build = build or self._build
                 for first, count in missing:
                     assert session is not None
                     part = config._replace(first_trace=first, n_traces=count)
@@ -203,9 +212,9 @@ class Processes:
             )
         if done.replays > done.forks_refused:
             _log.warning(
-                "%d times a trace was run again because its process had died; its result is that of the second run. If "
-                "nobody killed these processes, the simulator crashes depending on the traces that it ran before, for "
-                "instance because it runs past the end of an array",
+                "%d times a trace was run again because its process had died; its result is that of the second run. "
+                "If a trace finished then and nobody had killed its process, the simulator crashes depending on the "
+                "traces that it ran before, for instance because it runs past the end of an array",
                 done.replays,
             )
 

@@ -258,6 +258,12 @@ class Program(NamedTuple):
             files=self.files + more, signature=self.signature + tuple(_stat_of(file.path) for file in more)
         )
 
+    def build(self) -> str:
+        """A digest of the code: build ids, and hashes of files that have none. Raises OSError like ``identity``."""
+        code = [file for file in self.files if file.role != "argument"]
+        parts = [(file.role, file.name, _build_id_of(file.path) or file_sha256(file.path)) for file in code]
+        return hashlib.sha256(repr(sorted(parts)).encode("utf-8", "surrogatepass")).hexdigest()
+
     def identity(self) -> dict[str, Any]:
         """Name, build id and SHA-256 of every file; for JSON. Raises OSError for a file that cannot be read."""
         found: dict[str, Any] = {"command": list(self.command), "executable": {}, "files": {}}
