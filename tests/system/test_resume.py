@@ -415,8 +415,8 @@ def test_the_command_writes_what_had_finished(
         if path.name != "run.json":
             raise StorageError(f"{path} could not be written: No such file or directory")
 
-    monkeypatch.setattr("ars.kept.write_whole", gone)
-    monkeypatch.setattr("ars.kept._EVERY", 0.0)
+    monkeypatch.setattr("ars.store.resume.write_whole", gone)
+    monkeypatch.setattr("ars.store.resume._EVERY", 0.0)
     out = tmp_path / "post.npz"
     command = ["infer", str(one_run / "sim"), "--observe", "y=0.5", "--traces", "5000000", "--seed", "7", "--quiet"]
     assert main([*command, "--resume", str(tmp_path / "run"), "--out", str(out), *options]) == 1
