@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import contextlib
+import fcntl
 import logging
 import os
 import select
+import termios
 import threading
 import time
 
@@ -25,6 +28,7 @@ class LastLines:
         self._descriptor = descriptor
         self._lines: collections.deque[str] = collections.deque(maxlen=40)
         self._stop = threading.Event()
+        self._reading = False  # lines are on their way from the pipe into the list
         self._thread = threading.Thread(target=self._drain, name="ars-stderr", daemon=True)
         self._thread.start()
 
@@ -41,6 +45,7 @@ class LastLines:
                 if self._stop.is_set():  # somebody outside our family keeps the pipe open
                     break
                 continue
+            self._reading = True
             chunk = os.read(self._descriptor, 65536)
             if not chunk:
                 break
@@ -50,6 +55,7 @@ class LastLines:
             if len(rest) > 8192:
                 self._keep(rest)
                 rest = b""
+            self._reading = False
         if rest:
             self._keep(rest)
 
@@ -58,8 +64,20 @@ class LastLines:
         self._lines.append(text[:500])
         _log.info("%s", text)
 
-    def text(self) -> str:
+    def text(self, within: float = 1.0) -> str:
+        """The last lines that were written before this call; the thread may have to read them first."""
+        deadline = time.monotonic() + within
+        while self._unread() and time.monotonic() < deadline:
+            time.sleep(0.001)
         return "\n".join(self._lines)
+
+    def _unread(self) -> bool:
+        if not self._thread.is_alive():
+            return False
+        waiting = array.array("i", [0])
+        with contextlib.suppress(OSError):  # closed by the thread a moment ago
+            fcntl.ioctl(self._descriptor, termios.FIONREAD, waiting)
+        return self._reading or waiting[0] > 0
 
     def finish(self, within: float = 1.0) -> None:
         """Waits for what is still in the pipe."""
