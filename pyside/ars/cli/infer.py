@@ -20,6 +20,7 @@ from ars.cli.options import (
     add_listen,
     add_seed,
     add_simulator,
+    add_workers,
     at_least,
     check_simulator,
     not_negative,
@@ -43,6 +44,7 @@ went away (all files are written)"""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _CODES
     add_simulator(parser, needed=False)
+    add_workers(parser)
     add_data(parser)
     parser.add_argument("--traces", type=at_least(1), default=10_000, metavar="N", help="default: 10,000")
     parser.add_argument("--on-failure", choices=("raise", "zero", "skip"), default="raise", help="for traces that fail")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ars.cli.infer import add_data, read_data, read_network
-from ars.cli.options import add_simulator, at_least
+from ars.cli.options import add_seed, add_simulator, at_least
 
 if TYPE_CHECKING:
     from ars.posterior import Posterior, Traces
@@ -23,7 +23,7 @@ HELP = "Run one trace again, by seed and number, alone."
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser)
-    parser.add_argument("--seed", type=at_least(0), required=True, metavar="N", help="of the run")
+    add_seed(parser, required=True)
     parser.add_argument("--trace", type=at_least(0), required=True, metavar="N", help="the trace's number in the run")
     add_data(parser)
     parser.add_argument("--wait", action="store_true", help="print the process's number and wait for Enter")
