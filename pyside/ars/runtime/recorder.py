@@ -61,7 +61,7 @@ class Recorder:
         first: int = 0,
         seed: int | None = None,
         keeper: Keeper | None = None,
-        by_hand: bool = False,
+        advice: Callable[[Failure], str] | None = None,
     ) -> None:
         self._parts: list[Columns] = []
         self._small = 0  # the first of the parts that have not been put together
@@ -72,7 +72,7 @@ class Recorder:
         self._on_failure = on_failure
         self._progress = progress
         self._keeper = keeper
-        self._by_hand = by_hand
+        self._advice = advice
         self._examples: Counter[int] = Counter()
         self._failed: list[Array] = []
         self._stop = False
@@ -210,7 +210,7 @@ class Recorder:
 
     def describe(self) -> str:
         """The failures in words, and how to run the first again."""
-        return describe(self.failures(), by_hand=self._by_hand)
+        return describe(self.failures(), advice=self._advice)
 
     def error(self) -> TraceFailure | None:
         """The error that the failures amount to under the run's policy."""
