@@ -177,8 +177,6 @@ class Recorder:
     def stats(self) -> dict[str, float]:
         """The run's counters, so far."""
         stats = self._summary.stats() if self._summary is not None else {}
-        if stats.get("seconds"):
-            stats["traces_per_second"] = (self.done - self._resumed) / stats["seconds"]
         return {**stats, "restarts": self.restarts, "traces_resumed": self._resumed}
 
     def resumed(self, lost: Sequence[str]) -> None:
