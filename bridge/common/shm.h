@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "limits_table.h"
 #include "record.h"
 #include "wire.h"
 
@@ -30,8 +31,6 @@
 #define ARS__SHM_VERSION 7u
 
 enum {
-    ARS__MAX_WORKERS = 256,
-    ARS__MAX_SNAPSHOTS = 1024, /* per worker */
     ARS__MAX_CHANNELS = 65536,
     ARS__RING_BYTES = 1 << 20,  /* per worker; a power of two */
     ARS__NAME_BYTES = 8 << 20,  /* all site addresses together */
@@ -280,14 +279,16 @@ struct ars__zygote_message {
 };
 
 /* ---- environment ------------------------------------------------------------------------------------------------- */
-/* ARS_ENDPOINT   ipc://... or tcp://...: makes the program a simulator under a controller
+/* Numbers that are not given have the defaults of limits_table.h.
+ *
+ * ARS_ENDPOINT   ipc://... or tcp://...: makes the program a simulator under a controller
  * ARS_KEY        (read by ars-host) for tcp: the file simulator.key that ars keygen made
  * ARS_INSECURE_LOOPBACK  (read by ars-host) if set: tcp on a loopback address goes without keys
  * ARS_TOKEN      32 hex digits, repeated in HELLO; default: the key file's, or zeros
  * ARS_HOST       path of ars-host; default: where it was installed
- * ARS_WORKERS    how many workers (default: 8 per core, at least 1, at most ARS__MAX_WORKERS)
- * ARS_SNAPSHOTS  snapshots alive per worker, so loops per trace (default 256)
- * ARS_MAX_PROCESSES  workers, snapshots and continuations alive at once (default 4096)
+ * ARS_WORKERS    how many workers, at most ARS__MAX_WORKERS (default: ARS__DEFAULT_WORKERS_PER_CORE per core)
+ * ARS_SNAPSHOTS  snapshots alive per worker, so loops per trace
+ * ARS_MAX_PROCESSES  workers, snapshots and continuations alive at once
  * ARS_MAX_MEMORY bytes that a worker, and all it forks, may allocate each on top of what the zygote has (default: no limit)
  * ARS_PREFORK    (read by ars-host) if set: workers are forked at once, not when the first run begins
  * ARS_ALIVE_FD   a descriptor the launcher reads: libars writes "A" when it is loaded, "S" at the split, and "E" and a text

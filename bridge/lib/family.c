@@ -331,11 +331,13 @@ _Noreturn static void become_host(int shm, int zygote, pid_t pid) {
 
 void ars__split(void) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t standard = cores < 1 ? 8 : cores > 32 ? ARS__MAX_WORKERS : (uint32_t)cores * 8;
-    ars__me.n_workers = (uint32_t)ars__setting("ARS_WORKERS", standard, ARS__MAX_WORKERS);
-    uint32_t fit = ARS__MAX_CHANNELS / ars__me.n_workers - 1;
-    ars__me.per_worker = (uint32_t)ars__setting("ARS_SNAPSHOTS", fit < 256 ? fit : 256, ARS__MAX_SNAPSHOTS);
-    ars__me.max_processes = (uint32_t)ars__setting("ARS_MAX_PROCESSES", 4096, UINT32_MAX);
+    long standard = (cores < 1 ? 1 : cores) * ARS__DEFAULT_WORKERS_PER_CORE;
+    if (standard > ARS__MAX_WORKERS) standard = ARS__MAX_WORKERS;
+    ars__me.n_workers = (uint32_t)ars__setting("ARS_WORKERS", (uint64_t)standard, ARS__MAX_WORKERS);
+    uint32_t snapshots = ARS__MAX_CHANNELS / ars__me.n_workers - 1; /* for which there is room */
+    if (snapshots > ARS__DEFAULT_MAX_SNAPSHOTS) snapshots = ARS__DEFAULT_MAX_SNAPSHOTS;
+    ars__me.per_worker = (uint32_t)ars__setting("ARS_SNAPSHOTS", snapshots, ARS__MAX_SNAPSHOTS);
+    ars__me.max_processes = (uint32_t)ars__setting("ARS_MAX_PROCESSES", ARS__DEFAULT_MAX_PROCESSES, UINT32_MAX);
     ars__setting("ARS_MAX_MEMORY", 0, UINT64_MAX >> 2); /* refused now, not in every worker */
     if ((uint64_t)ars__me.n_workers * (ars__me.per_worker + 1) > ARS__MAX_CHANNELS)
         ars__cannot_start("ARS_WORKERS times ARS_SNAPSHOTS is too large; lower one of them", 0);

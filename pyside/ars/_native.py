@@ -1,7 +1,7 @@
 """Layouts, codes, densities and samplers of the C code. Only this module and _kernels.py touch ffi and lib.
 
-Every number below comes from bridge/common/wire.h through cffi. The names of the members are written out so that type
-checkers and readers see them; the tests compare them with the header.
+Every number below comes from bridge/common/wire.h and limits_table.h through cffi. The names of the members are written
+out so that type checkers and readers see them; the tests compare them with the header.
 """
 
 from __future__ import annotations
@@ -32,6 +32,36 @@ MAX_TOLD: Final[int] = lib.ARS_WIRE_MAX_TOLD
 MAX_STEP: Final[int] = lib.ARS_WIRE_MAX_STEP
 MAX_TEXT: Final[int] = lib.ARS_WIRE_TEXT
 NO_SITE: Final[int] = lib.ARS_NO_SITE
+
+
+class Limit(NamedTuple):
+    """A row of limits_table.h: a setting, its default and its bounds."""
+
+    name: str
+    standard: int  # the default, as a number
+    least: int
+    most: int
+    unit: str  # "s", "B" for bytes, or "" for a count
+    words: str  # for the default, if its number does not say it
+    meaning: str
+
+    @property
+    def default(self) -> str:
+        """The default, as people read it: "60 s", "4,096", "half of RAM"."""
+        return self.words or f"{self.standard:,}{f' {self.unit}' if self.unit else ''}"
+
+
+def _limits() -> dict[str, Limit]:
+    found: dict[str, Limit] = {}
+    while row := lib.ars__limit_at(len(found)):
+        name, unit, words, meaning = (
+            ffi.string(text).decode("utf-8") for text in (row.name, row.unit, row.words, row.meaning)
+        )
+        found[name] = Limit(name, row.standard, row.least, row.most, unit, words, meaning)
+    return found
+
+
+LIMITS: Final[Mapping[str, Limit]] = MappingProxyType(_limits())
 
 
 class Message(IntEnum):

@@ -18,6 +18,7 @@ from ars.budget import Budget
 from ars.observed import plain_numbers
 
 __all__ = [
+    "LARGEST_SEED",
     "check_posterior_options",
     "choice",
     "command_words",
@@ -29,6 +30,8 @@ __all__ = [
     "seconds",
     "seed_or_random",
 ]
+
+LARGEST_SEED = 2**64 - 1
 
 
 _Parameters = ParamSpec("_Parameters")
@@ -89,7 +92,7 @@ def choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def seed_or_random(seed: int | None) -> int:
-    return secrets.randbits(63) if seed is None else integer("seed", seed, 0, 2**64 - 1)
+    return secrets.randbits(63) if seed is None else integer("seed", seed, 0, LARGEST_SEED)
 
 
 def command_words(command: Sequence[str] | str | os.PathLike[str]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -107,23 +107,16 @@ def failures_of(
     ]
 
 
-def describe(failures: Sequence[Failure], at_most: int = 3, *, by_hand: bool = False) -> str:
-    """The first few failures in words, one per line, and how to run the first again.
-
-    ``by_hand``: the run has proposals written in Python, which no command line can repeat.
-    """
+def describe(failures: Sequence[Failure], at_most: int = 3, *, advice: Callable[[Failure], str] | None = None) -> str:
+    """The first few failures in words, one per line, and how to run the first again, which ``advice`` knows."""
     lines = [str(failure) for failure in failures[:at_most]]
     if len(failures) > at_most:
         lines.append(f"and {len(failures) - at_most} more")
     first = failures[0] if failures else None
     if first is not None and first.stderr:
         lines.append("The simulator's last lines on stderr:\n  " + "\n  ".join(first.stderr.splitlines()[-5:]))
-    if first is not None and first.seed is not None:
-        replay = f"ars replay --seed {first.seed} --trace {first.trace}, with the data and the simulator's command line"
-        if by_hand:
-            call = f"sim.posterior(..., traces=1, first_trace={first.trace}, seed={first.seed})"
-            replay = f"{call}, with the same data, proposals and budget"
-        lines.append(f"To run it again, alone: {replay}")
+    if first is not None and first.seed is not None and advice is not None:
+        lines.append(f"To run it again, alone: {advice(first)}")
     return "\n".join(lines)
 
 

@@ -27,6 +27,7 @@ from ars.proposers import HandProposer, PriorProposer, Proposal, Proposer
 from ars.results.zero_likelihood import warn_of_impossible
 from ars.runtime.identified import Identified
 from ars.runtime.recorder import Recorder
+from ars.runtime.replay_advice import Replay, observe_options
 from ars.store.identity import proposed_by, run_identity
 from ars.store.resume import KeptRun, kept_seed
 from ars.wire import RunConfig
@@ -76,6 +77,8 @@ class Simulator(Identified):
 
     # For tests and benchmarks of the estimates: makes them although nothing is proposed.
     _estimates_the_prior = False
+    # The options of a command line for the data, the network and the budget of its run, for the advice on failures.
+    _options: tuple[str, ...] | None = None
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
@@ -360,7 +363,8 @@ class Simulator(Identified):
         flags = RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS
         flags |= RunFlag.RECORD_REJECTED if max_rejected else RunFlag(0)
         config = self._config(seed, n, flags, first_trace=first_trace)._replace(max_rejected=max_rejected)
-        recorder = Recorder(n, on_failure, NoProgress(), first=first_trace, seed=seed)
+        advice = self._replay(config, PriorProposer()).advice
+        recorder = Recorder(n, on_failure, NoProgress(), first=first_trace, seed=seed, advice=advice)
         with self._exclusively(lease):
             self._work(config, PriorProposer(), recorder, stop)
             if failure := recorder.error():
@@ -390,6 +394,15 @@ class Simulator(Identified):
             observed=observed or {},
         )
 
+    def _replay(self, config: RunConfig, proposer: Proposer) -> Replay:
+        """How its traces can be run again. No command line has proposals by hand, networks in memory, env or cwd."""
+        posterior = bool(config.flags & RunFlag.POSTERIOR)
+        options = self._options if posterior else ()
+        if options is None and not proposer.asks:
+            options = observe_options(config.observed)
+        command = self.command if self._listen is None else self._listen.command
+        return Replay(posterior, command, self.limits, None if self.env or self.cwd else options)
+
     def _run(
         self,
         config: RunConfig,
@@ -408,7 +421,7 @@ class Simulator(Identified):
             first=config.first_trace,
             seed=config.seed,
             keeper=kept,
-            by_hand=proposer.by_hand,
+            advice=self._replay(config, proposer).advice,
         )
         if kept is not None:
             recorder.start(*kept.load(config.first_trace, config.n_traces))

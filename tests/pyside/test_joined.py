@@ -96,8 +96,8 @@ def test_prior_runs_too() -> None:
 
 
 def test_statistics_add_up() -> None:
-    one = {"seconds": 2.0, "requests": 10, "requests_per_message": 5.0, "fewest_workers": 8, "restarts": 1}
-    two = {"seconds": 6.0, "requests": 30, "requests_per_message": 3.0, "fewest_workers": 4, "replays": 2}
+    one = {"seconds": 2.0, "requests": 10, "steps_messages": 2, "fewest_workers": 8, "restarts": 1}
+    two = {"seconds": 6.0, "requests": 30, "steps_messages": 10, "fewest_workers": 4, "replays": 2}
     lost = [Failure(-1, "lost_host", 0, text) for text in ("one", "two")]
     a = posterior([0, 1], USUAL, stats=one, incidents=lost[:1])
     b = posterior([2, 3, 5, 6, 7, 8], USUAL, stats=two, incidents=lost[1:])

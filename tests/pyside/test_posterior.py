@@ -23,7 +23,7 @@ SITES = [
     loop_site(LOOP, "until"),
 ]
 RUN = RunInfo(seed=7, runs_p=2, tries_q=10, in_loops="proposal", on_failure="zero", simulator=("./sim", "3"))
-STATS = {"snapshots": 3, "continuations": 5, "seconds": 0.5, "requests": 12, "zmq_messages_received": 4}
+STATS = {"snapshots": 3, "continuations": 5, "seconds": 0.5, "requests": 12, "steps_messages": 4}
 
 
 def loop(accepted: int, rejected_ratio: float = 0.0, s_pq: float = 0.5) -> Loop:

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ars.budget import Budget
 from ars.cli.options import (
     UsageError,
     add_limits,
     add_listen,
     add_seed,
     add_simulator,
+    add_workers,
     at_least,
     check_simulator,
     not_negative,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from ars.posterior import Posterior
 
 HELP = "Infer what a simulator did, given data."
+_IN_LOOPS = "proposal"
 
 
 _CODES = """exit codes: 0 all went well; 1 the run failed, or no trace has weight; 2 wrong arguments; 3 --require-ess or
@@ -43,6 +46,7 @@ went away (all files are written)"""
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _CODES
     add_simulator(parser, needed=False)
+    add_workers(parser)
     add_data(parser)
     parser.add_argument("--traces", type=at_least(1), default=10_000, metavar="N", help="default: 10,000")
     parser.add_argument("--on-failure", choices=("raise", "zero", "skip"), default="raise", help="for traces that fail")
@@ -103,11 +107,35 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=at_least(1),
         nargs=2,
-        default=(1, 10),
         metavar=("M", "N"),
-        help="of every loop (default: 1 10); no effect without --network",
+        help=f"of every loop (default: {Budget().M} {Budget().N}); no effect without --network",
     )
-    parser.add_argument("--in-loops", choices=("proposal", "prior"), default="proposal", help="who proposes in loops")
+    parser.add_argument(
+        "--in-loops", choices=("proposal", "prior"), help=f"who proposes in loops (default: {_IN_LOOPS})"
+    )
+
+
+def run_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of ``Simulator.posterior`` that the options of ``add_data`` name, but for the data."""
+    return {
+        "network": read_network(arguments),
+        "budget": Budget(*(arguments.budget or ())),
+        "in_loops": arguments.in_loops or _IN_LOOPS,
+    }
+
+
+def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """The options of ``add_data`` that were given, as words of a command line."""
+    words: list[str] = []
+    for name, value in arguments.observe:
+        numbers = value if isinstance(value, list) else [value]
+        words += ["--observe", f"{name}={','.join(map(repr, numbers))}"]
+    for name in ("observe_file", "network", "in_loops"):
+        if getattr(arguments, name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
+    if arguments.budget is not None:
+        words += ["--budget", *map(str, arguments.budget)]
+    return tuple(words)
 
 
 def _number(text: str) -> float | int:
@@ -243,22 +271,18 @@ def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posteri
 
 
 def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> Posterior:
-    from ars import Budget
-
-    m, n = arguments.budget
-    network = read_network(arguments)
+    options = run_options(arguments)
     with open_simulator(arguments) as sim:
+        sim._options = given_options(arguments)
         try:
             return sim.posterior(
                 data,
                 arguments.traces,
-                budget=Budget(M=m, N=n),
-                in_loops=arguments.in_loops,
                 seed=arguments.seed,
                 on_failure=arguments.on_failure,
                 progress=not arguments.quiet,
-                network=network,
                 resume=arguments.resume,
+                **options,
             )
         except (ValueError, TypeError) as error:
             raise UsageError(str(error)) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ars.cli.options import add_limits, add_seed, add_simulator, at_least, limits
+from ars.cli.options import add_limits, add_seed, add_simulator, add_workers, at_least, limits
 
 if TYPE_CHECKING:
     from ars.columns import Site
@@ -22,6 +22,7 @@ HELP = "Show a simulator's sites and loops, or what a network knows."
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser, "EXE|NETWORK", "; or the file of a network")
+    add_workers(parser)
     parser.add_argument("--network", type=Path, metavar="FILE", help="show which of the simulator's sites it knows")
     parser.add_argument("--traces", type=at_least(1), default=1000, metavar="N", help="to run; default: 1,000")
     add_seed(parser)

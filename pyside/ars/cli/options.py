@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ars._native import LIMITS, Limit
+from ars.arguments import LARGEST_SEED
+
 if TYPE_CHECKING:
     from ars.simulator import Simulator
 
@@ -19,6 +22,7 @@ __all__ = [
     "add_out",
     "add_seed",
     "add_simulator",
+    "add_workers",
     "at_least",
     "check_simulator",
     "limits",
@@ -28,15 +32,27 @@ __all__ = [
     "positive",
 ]
 
-_WAIT = 600.0  # seconds: somebody has to go to the other machine first
+_LIMITS = (
+    "trace_timeout",
+    "try_timeout",
+    "max_tries",
+    "max_snapshots",
+    "max_processes",
+    "max_memory",
+    "max_restarts",
+)
+_WORKERS = (
+    f"{LIMITS['workers'].meaning} (default: {LIMITS['workers_per_core'].default} per core, "
+    f"{LIMITS['asking_per_core'].default} per core where proposals are asked for)"
+)
 
 
 class UsageError(Exception):
     """Arguments that do not go together. Exit code 2."""
 
 
-def at_least(low: int) -> Callable[[str], int]:
-    """A whole number, for argparse."""
+def at_least(low: int, high: int | None = None) -> Callable[[str], int]:
+    """A whole number that is not below low, and not above high, for argparse."""
 
     def whole(text: str) -> int:
         try:
@@ -45,6 +61,8 @@ def at_least(low: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
         if number < low:
             raise argparse.ArgumentTypeError(f"{number} is less than {low}")
+        if high is not None and number > high:
+            raise argparse.ArgumentTypeError(f"{number} is more than {high}")
         return number
 
     return whole
@@ -73,27 +91,32 @@ def number_of_bytes(text: str) -> int:
     return at_least(0)(digits) << units.get(unit, 0)
 
 
-def add_limits(parser: argparse.ArgumentParser) -> None:
-    """What the simulator may use; ``limits`` makes Simulator's arguments of it."""
+def _bounded(limit: Limit) -> Callable[[str], int]:
+    return at_least(limit.least, limit.most)
+
+
+def _option_of(limit: Limit) -> dict[str, Any]:
+    """The type, the placeholder and the help of the option that sets this limit."""
+    kinds: dict[str, tuple[Callable[[str], float], str]] = {
+        "s": (not_negative, "S"),
+        "B": (number_of_bytes, "BYTES"),
+        "": (_bounded(limit), "N"),
+    }
+    convert, placeholder = kinds[limit.unit]
+    return {"type": convert, "metavar": placeholder, "help": f"{limit.meaning} (default: {limit.default})"}
+
+
+def add_limits(parser: argparse.ArgumentParser, *, without: str = "") -> None:
+    """What the simulator may use; ``limits`` makes Simulator's arguments of it. ``without``: one that has no effect."""
     group = parser.add_argument_group("limits")
-    group.add_argument(
-        "--trace-timeout",
-        type=not_negative,
-        metavar="S",
-        help="seconds of a trace's own time (60); 0: no limit",
-    )
-    group.add_argument("--try-timeout", type=not_negative, metavar="S", help="seconds of one try of a loop (none)")
-    group.add_argument("--max-tries", type=at_least(1), metavar="N", help="of one entry of a loop (10,000,000)")
-    group.add_argument("--max-snapshots", type=at_least(1), metavar="N", help="loops that one trace may enter (256)")
-    group.add_argument("--max-processes", type=at_least(3), metavar="N", help="alive at once (4,096)")
-    group.add_argument("--max-memory", type=number_of_bytes, metavar="BYTES", help="per process, such as 2G (half)")
-    group.add_argument("--max-restarts", type=at_least(0), metavar="N", help="of a simulator that is lost (3)")
+    for name in _LIMITS:
+        if name != without:
+            group.add_argument(f"--{name.replace('_', '-')}", **_option_of(LIMITS[name]))
 
 
 def limits(arguments: argparse.Namespace) -> dict[str, Any]:
     """The limits that were given, as arguments of Simulator."""
-    names = ("trace_timeout", "try_timeout", "max_tries", "max_snapshots", "max_processes", "max_memory")
-    given = {name: getattr(arguments, name) for name in (*names, "max_restarts")}
+    given = {name: getattr(arguments, name, None) for name in _LIMITS}
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -104,11 +127,21 @@ def add_simulator(parser: argparse.ArgumentParser, what: str = "EXE", more: str 
         metavar=what,
         help=f"the simulator and its arguments; put -- before arguments that begin with a dash{more}",
     )
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--workers", type=_bounded(LIMITS["workers"]), metavar="N", help=_WORKERS)
+
+
+def add_seed(parser: argparse.ArgumentParser, *, required: bool = False, default: int | None = None) -> None:
+    otherwise = "required" if required else f"default: {'random' if default is None else default}"
     parser.add_argument(
-        "--workers",
-        type=at_least(1),
+        "--seed",
+        type=at_least(0, LARGEST_SEED),
+        required=required,
+        default=default,
         metavar="N",
-        help="processes that run traces (default: 8 per core, 32 where proposals are asked for)",
+        help=f"0 to 2**64 - 1; the same seed gives the same result ({otherwise})",
     )
 
 
@@ -125,10 +158,6 @@ def add_out(parser: argparse.ArgumentParser, default: str, help_: str) -> None:
     parser.add_argument("--output", action=_Renamed, metavar="--out", help=argparse.SUPPRESS)
 
 
-def add_seed(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=at_least(0), metavar="N", help="the same seed gives the same result")
-
-
 # ---- a simulator that is started elsewhere ---------------------------------------------------------------------------
 
 
@@ -143,7 +172,10 @@ def add_listen(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--key", type=Path, metavar="FILE", help="the controller.key of a pair that ars keygen made")
     group.add_argument(
-        "--wait", type=positive, metavar="S", help=f"seconds to wait for it, each time (default: {_WAIT:g})"
+        "--wait",
+        type=positive,
+        metavar="S",
+        help=f"{LIMITS['listen_timeout'].meaning} (default: {LIMITS['listen_timeout'].default})",
     )
     group.add_argument(
         "--insecure-loopback",
@@ -177,7 +209,7 @@ def open_simulator(arguments: argparse.Namespace) -> Simulator:
     check_simulator(arguments)
     if arguments.listen is None:
         return Simulator(arguments.command_line, workers=arguments.workers, **limits(arguments))
-    wait = arguments.wait or _WAIT
+    wait = arguments.wait or float(LIMITS["listen_timeout"].standard)
 
     def announce(endpoint: str, line: str) -> None:
         copy = "" if arguments.key is None else f", with a copy of {arguments.key.with_name('simulator.key')} there"

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ars.cli.infer import add_data, read_data, read_network
-from ars.cli.options import add_simulator, at_least
+from ars.arguments import LARGEST_SEED
+from ars.cli.infer import add_data, read_data, run_options
+from ars.cli.options import UsageError, add_limits, add_seed, add_simulator, at_least, limits
 
 if TYPE_CHECKING:
     from ars.posterior import Posterior, Traces
@@ -23,9 +24,12 @@ HELP = "Run one trace again, by seed and number, alone."
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser)
-    parser.add_argument("--seed", type=at_least(0), required=True, metavar="N", help="of the run")
-    parser.add_argument("--trace", type=at_least(0), required=True, metavar="N", help="the trace's number in the run")
+    add_seed(parser, required=True)
+    parser.add_argument(
+        "--trace", type=at_least(0, LARGEST_SEED - 1), required=True, metavar="N", help="the trace's number in the run"
+    )
     add_data(parser)
+    add_limits(parser, without="max_restarts")
     parser.add_argument("--wait", action="store_true", help="print the process's number and wait for Enter")
     parser.add_argument(
         "--debugger",
@@ -36,42 +40,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """0 if the trace is complete, 1 if it fails."""
-    from ars import Budget, Simulator
+    from ars import Simulator
 
-    data = {}
-    if arguments.observe or arguments.observe_file is not None:
-        data = read_data(arguments)
-    network = read_network(arguments)
+    data = _data(arguments)
+    options = run_options(arguments)
     stops = arguments.wait or arguments.debugger is not None
+    untimed = {"trace_timeout": 0.0, "try_timeout": 0.0} if stops else {}
     with Simulator(
         arguments.command_line,
         workers=1,
-        trace_timeout=0 if stops else 60,
         max_restarts=0,
+        **limits(arguments) | untimed,
         show_stdout=True,
         env={"ARS_PREFORK": "1"},
     ) as sim:
         debugger = _attach(sim, arguments) if stops else None
         try:
             traces: Traces
-            if data:
-                m, n = arguments.budget
-                traces = sim.posterior(
-                    data,
-                    1,
-                    network,
-                    budget=Budget(M=m, N=n),
-                    in_loops=arguments.in_loops,
-                    seed=arguments.seed,
-                    first_trace=arguments.trace,
-                    on_failure="zero",
-                )
-            else:
-                traces = sim.prior(1, seed=arguments.seed, first_trace=arguments.trace, on_failure="zero")
+            which: dict[str, Any] = {"seed": arguments.seed, "first_trace": arguments.trace, "on_failure": "zero"}
+            traces = sim.posterior(data, 1, **options, **which) if data else sim.prior(1, **which)
         finally:
             if debugger is not None:
                 debugger.wait()
     return _show(traces, arguments)
+
+
+def _data(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The data; none for a trace of the prior, where options that concern proposals would be ignored."""
+    if arguments.observe or arguments.observe_file is not None:
+        return read_data(arguments)
+    for name in ("network", "budget", "in_loops"):
+        if getattr(arguments, name) is not None:
+            raise UsageError(
+                f"--{name.replace('_', '-')} goes with data: use --observe y=0.5 or --observe-file data.json"
+            )
+    return {}
 
 
 # ---- the debugger ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ars.cli.options import add_out, at_least
+from ars.cli.options import add_out, add_seed, at_least
 
 if TYPE_CHECKING:
     from ars.progress import Progress
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--repeats", type=at_least(2), metavar="N", help="runs per observation; the paper has 100")
     parser.add_argument("--traces", type=at_least(50), metavar="N", help="in each of these runs; the paper has 100,000")
-    parser.add_argument("--seed", type=at_least(0), default=_SEED, metavar="N", help=f"default: {_SEED}")
+    add_seed(parser, default=_SEED)
     parser.add_argument(
         "--simulators",
         type=Path,

@@ -11,6 +11,7 @@ from ars.cli.options import (
     add_listen,
     add_seed,
     add_simulator,
+    add_workers,
     at_least,
     check_simulator,
     open_simulator,
@@ -22,6 +23,7 @@ HELP = "Train a proposal network on a simulator's prior traces."
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser, needed=False)
+    add_workers(parser)
     parser.add_argument("--traces", type=at_least(1), default=1_000_000, metavar="N", help="default: 1,000,000")
     parser.add_argument("--lstm-dim", type=at_least(1), default=512, metavar="N", help="default: 512")
     parser.add_argument("--lstm-depth", type=at_least(1), default=1, metavar="N", help="default: 1")

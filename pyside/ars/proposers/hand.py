@@ -36,7 +36,6 @@ class HandProposer:
     """
 
     asks = True
-    by_hand = True
 
     def __init__(self, proposals: Mapping[str, Proposal], time_limit: float = 0.0) -> None:
         self._proposals = dict(proposals)

@@ -18,7 +18,6 @@ class PriorProposer:
     """The prior everywhere. (A run that says so to the host asks nothing; this answers where it asks.)"""
 
     asks = False
-    by_hand = False
 
     def step(self, batch: StepBatch, sites: SiteTable) -> Replies:
         del sites

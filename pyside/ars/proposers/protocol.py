@@ -22,10 +22,6 @@ class Proposer(Protocol):
     def asks(self) -> bool:
         """Whether the simulator has to ask at all; it does not where the prior proposes everything."""
 
-    @property
-    def by_hand(self) -> bool:
-        """Whether the user's own code proposes, which no command line can repeat."""
-
     def step(self, batch: StepBatch, sites: SiteTable) -> Replies:
         """One answer per row."""
 

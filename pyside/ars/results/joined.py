@@ -11,6 +11,7 @@ import numpy as np
 from ars._native import NO_SITE, SiteKind
 from ars.columns import Array, Columns, Integers, Site, merge
 from ars.failures import Failures
+from ars.results.recorded import RATES
 
 if TYPE_CHECKING:
     from ars.posterior import Traces
@@ -140,16 +141,10 @@ def _failures(parts: Sequence[Failures]) -> Failures:
 
 
 def _stats(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Counters and seconds are sums, rates follow from them, and the fewest workers are the fewest of all."""
-    names = dict.fromkeys(name for part in parts for name in part)
+    """Counters and seconds are sums, and the fewest workers are the fewest of all. Rates follow from them, later."""
+    names = dict.fromkeys(name for part in parts for name in part if name not in RATES)
     found: dict[str, float] = {}
     for name in names:
         known = [part[name] for part in parts if name in part]
         found[name] = min(known) if name == "fewest_workers" else sum(known)
-    if "requests_per_message" in found:
-        messages = sum(p["requests"] / p["requests_per_message"] for p in parts if p.get("requests_per_message"))
-        found["requests_per_message"] = found["requests"] / messages if messages else 0.0
-    if "traces_per_second" in found:
-        run = sum(p["traces_per_second"] * p["seconds"] for p in parts if p.get("traces_per_second"))
-        found["traces_per_second"] = run / found["seconds"] if found.get("seconds") else 0.0
     return found

@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from ars._native import SiteKind
 from ars.columns import Columns, Floats, Key, Site, values_of
 
-__all__ = ["Recorded", "complete_stats"]
+__all__ = ["RATES", "Recorded", "complete_stats"]
+
+RATES = ("requests_per_message", "traces_per_second")
 
 
 class Recorded(Mapping[str, Floats]):
@@ -41,8 +43,16 @@ def complete_stats(stats: Mapping[str, float], columns: Columns) -> dict[str, fl
     for name, column in (("continuations", "forks"), ("tries_q", "tries_q"), ("tries_p", "tries_p")):
         full.setdefault(name, int(columns.loops[column].sum()))
     full.setdefault("forks", full["snapshots"] + full["continuations"])
-    if full.get("zmq_messages_received"):
-        full.setdefault("requests_per_message", full.get("requests", 0) / full["zmq_messages_received"])
-    if full.get("seconds"):
-        full.setdefault("traces_per_second", full["traces"] / full["seconds"])
-    return full
+    return full | _rates(full)
+
+
+def _rates(counters: Mapping[str, float]) -> dict[str, float]:
+    """Rates that follow from counters: requests per message that brings some, and traces per second of this run, those
+    that an earlier one had kept not counted."""
+    found: dict[str, float] = {}
+    if "steps_messages" in counters:
+        messages = counters["steps_messages"]
+        found["requests_per_message"] = counters.get("requests", 0) / messages if messages else 0.0
+    if counters.get("seconds"):
+        found["traces_per_second"] = (counters["traces"] - counters.get("traces_resumed", 0)) / counters["seconds"]
+    return found

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ars._native import LIMITS
 from ars.arguments import integer, seconds
 
-__all__ = ["Limits", "half_of_memory"]
+__all__ = ["Limits", "half_of_memory", "limited"]
 
-_MOST_SNAPSHOTS = 1024  # ARS__MAX_SNAPSHOTS
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -24,29 +24,35 @@ def half_of_memory() -> int:
     return total // 2
 
 
+def limited(name: str, value: object) -> int:
+    """The value as an integer within the bounds that the table has for this setting."""
+    return integer(name, value, LIMITS[name].least, LIMITS[name].most)
+
+
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a Simulator; each is an argument of it, and an option of the commands that start one."""
+    """The limits of a Simulator; each is an argument of it, and an option of the commands that start one.
 
-    trace_timeout: float = 60.0  # seconds of a trace's own time (no waiting for proposals or a core); 0: none
-    try_timeout: float = 0.0  # seconds of one try of a loop; 0: none but that of the trace
-    max_tries: int = 10_000_000  # of one entry of a loop, and of one continuation
-    max_snapshots: int | None = None  # per worker, so loops that one trace may enter; None: 256
-    max_processes: int = 4096  # workers, snapshots and continuations alive at once
-    max_memory: int | None = (
-        None  # bytes per process, on top of what the initialised simulator has; 0: none; None: half
-    )
+    Their defaults and meanings are in bridge/common/limits_table.h.
+    """
+
+    trace_timeout: float = float(LIMITS["trace_timeout"].standard)
+    try_timeout: float = float(LIMITS["try_timeout"].standard)
+    max_tries: int = LIMITS["max_tries"].standard
+    max_snapshots: int | None = None  # None: libars takes the default, or fewer if many workers leave no room
+    max_processes: int = LIMITS["max_processes"].standard
+    max_memory: int | None = None  # bytes, on top of what the initialised simulator has; None: half of RAM
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
         set_(self, "trace_timeout", seconds("trace_timeout", self.trace_timeout, zero=True))
         set_(self, "try_timeout", seconds("try_timeout", self.try_timeout, zero=True))
-        set_(self, "max_tries", integer("max_tries", self.max_tries, 1, 2**63))
-        set_(self, "max_processes", integer("max_processes", self.max_processes, 3, 2**31))
+        set_(self, "max_tries", limited("max_tries", self.max_tries))
+        set_(self, "max_processes", limited("max_processes", self.max_processes))
         if self.max_snapshots is not None:
-            set_(self, "max_snapshots", integer("max_snapshots", self.max_snapshots, 1, _MOST_SNAPSHOTS))
+            set_(self, "max_snapshots", limited("max_snapshots", self.max_snapshots))
         if self.max_memory is not None:
-            set_(self, "max_memory", integer("max_memory", self.max_memory, 0, 2**61))
+            set_(self, "max_memory", limited("max_memory", self.max_memory))
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """The variables that tell libars; what the user has set already stays."""

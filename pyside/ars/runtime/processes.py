@@ -11,13 +11,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from ars._native import RunFlag
-from ars.arguments import command_words, environment_variables, integer, seconds
+from ars._native import LIMITS, Limit, RunFlag
+from ars.arguments import command_words, environment_variables, seconds
 from ars.columns import Columns, Site
 from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
 from ars.proposers import Proposer
 from ars.runtime.keys import read_keys
-from ars.runtime.limits import Limits
+from ars.runtime.limits import Limits, limited
 from ars.runtime.recorder import Recorder
 from ars.runtime.remote import Announce, Listen, listen_at
 from ars.runtime.session import Session
@@ -29,13 +29,12 @@ _log = logging.getLogger(__name__)
 
 _OTHER_DESCRIPTORS = 16  # that a simulator may have besides those for its workers
 _CLOSE_WITHIN = 15.0  # seconds that a run has to stop when another thread closes the simulator
-_LARGEST_WORKERS = 256  # ARS__MAX_WORKERS
-_WORKERS_PER_CORE = 8
-_WAITING_PER_CORE = 32  # where the controller is asked: a batch that it answers is about half of those that run
+_MAX_RESTARTS = LIMITS["max_restarts"].standard
+_STARTUP_TIMEOUT = float(LIMITS["startup_timeout"].standard)
 
 
-def _workers(per_core: int) -> int:
-    return min(per_core * len(os.sched_getaffinity(0)), _LARGEST_WORKERS)
+def _workers(per_core: Limit) -> int:
+    return min(per_core.standard * len(os.sched_getaffinity(0)), LIMITS["workers"].most)
 
 
 def _advice(workers: int) -> str:
@@ -66,22 +65,22 @@ class Processes:
         command: Sequence[str] | str | os.PathLike[str],
         workers: int | None = None,
         *,
-        trace_timeout: float = 60.0,
-        try_timeout: float = 0.0,
-        max_tries: int = 10_000_000,
+        trace_timeout: float = Limits.trace_timeout,
+        try_timeout: float = Limits.try_timeout,
+        max_tries: int = Limits.max_tries,
         max_snapshots: int | None = None,
-        max_processes: int = 4096,
+        max_processes: int = Limits.max_processes,
         max_memory: int | None = None,
-        max_restarts: int = 3,
-        startup_timeout: float = 60.0,
+        max_restarts: int = _MAX_RESTARTS,
+        startup_timeout: float = _STARTUP_TIMEOUT,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         show_stdout: bool = False,
     ) -> None:
         self.command = command_words(command)
-        self.workers = None if workers is None else integer("workers", workers, 1, _LARGEST_WORKERS)
+        self.workers = None if workers is None else limited("workers", workers)
         self.limits = Limits(trace_timeout, try_timeout, max_tries, max_snapshots, max_processes, max_memory)
-        self.max_restarts = integer("max_restarts", max_restarts, 0, 2**31)
+        self.max_restarts = limited("max_restarts", max_restarts)
         self.startup_timeout = seconds("startup_timeout", startup_timeout, zero=False)
         self.env = environment_variables(env)
         self.cwd = None if cwd is None else os.fspath(cwd)
@@ -97,7 +96,7 @@ class Processes:
         key: str | os.PathLike[str] | None = None,
         *,
         insecure_loopback: bool = False,
-        startup_timeout: float = 60.0,
+        startup_timeout: float = _STARTUP_TIMEOUT,
         command: Sequence[str] | str | os.PathLike[str] | None = None,
         announce: Announce | None = None,
         **limits: Any,
@@ -128,7 +127,7 @@ class Processes:
         """How many the family has; None if a variable says so."""
         if self.workers is not None or "ARS_WORKERS" in {**os.environ, **self.env}:
             return self.workers
-        return _workers(_WAITING_PER_CORE)
+        return _workers(LIMITS["asking_per_core"])
 
     def _settings_elsewhere(self) -> dict[str, str]:
         """The variables that say there what was asked for here. What is left to itself fits that machine, not ours."""
@@ -142,10 +141,10 @@ class Processes:
 
     def _most_workers(self, flags: RunFlag) -> int:
         """How many of the workers a run uses; 0 for all. A process that waits for a proposal leaves its core to others,
-        and the more wait the larger are the batches."""
+        and the more wait the larger are the batches: one that is answered is about half of those that run."""
         if self.workers is not None or self._listen is not None or not flags & RunFlag.PROPOSE_PRIOR:
             return 0  # how many there are was chosen, or is right for the machine that the simulator is on
-        return _workers(_WORKERS_PER_CORE)
+        return _workers(LIMITS["workers_per_core"])
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 

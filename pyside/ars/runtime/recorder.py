@@ -61,7 +61,7 @@ class Recorder:
         first: int = 0,
         seed: int | None = None,
         keeper: Keeper | None = None,
-        by_hand: bool = False,
+        advice: Callable[[Failure], str] | None = None,
     ) -> None:
         self._parts: list[Columns] = []
         self._small = 0  # the first of the parts that have not been put together
@@ -72,7 +72,7 @@ class Recorder:
         self._on_failure = on_failure
         self._progress = progress
         self._keeper = keeper
-        self._by_hand = by_hand
+        self._advice = advice
         self._examples: Counter[int] = Counter()
         self._failed: list[Array] = []
         self._stop = False
@@ -177,8 +177,6 @@ class Recorder:
     def stats(self) -> dict[str, float]:
         """The run's counters, so far."""
         stats = self._summary.stats() if self._summary is not None else {}
-        if stats.get("seconds"):
-            stats["traces_per_second"] = (self.done - self._resumed) / stats["seconds"]
         return {**stats, "restarts": self.restarts, "traces_resumed": self._resumed}
 
     def resumed(self, lost: Sequence[str]) -> None:
@@ -210,7 +208,7 @@ class Recorder:
 
     def describe(self) -> str:
         """The failures in words, and how to run the first again."""
-        return describe(self.failures(), by_hand=self._by_hand)
+        return describe(self.failures(), advice=self._advice)
 
     def error(self) -> TraceFailure | None:
         """The error that the failures amount to under the run's policy."""

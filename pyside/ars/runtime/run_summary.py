@@ -33,7 +33,7 @@ class RunSummary(NamedTuple):
         return known | {
             "traces_of_lost_hosts": self.lost_traces,
             "requests": self.requests,
-            "requests_per_message": self.requests / self.steps_messages if self.steps_messages else 0.0,
+            "steps_messages": self.steps_messages,
             "zmq_messages_sent": self.messages_sent,
             "zmq_messages_received": self.messages_received,
             "seconds": self.seconds,

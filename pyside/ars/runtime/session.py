@@ -14,7 +14,7 @@ import zmq
 
 from ars import _native as native
 from ars import wire
-from ars._native import Message
+from ars._native import LIMITS, Message
 from ars.columns import Columns, Site
 from ars.errors import HostLostError, LaunchError, ProtocolError, RunInterrupted
 from ars.proposers import Proposer
@@ -52,7 +52,7 @@ class Session:
         workers: int | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
-        startup_timeout: float = 60.0,
+        startup_timeout: float = float(LIMITS["startup_timeout"].standard),
         show_stdout: bool = False,
         sites: Sequence[Site] = (),
         listen: Listen | None = None,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ars import _native as native
-from ars._native import DTYPES, Message, RunFlag
+from ars._native import DTYPES, LIMITS, Message, RunFlag
 from ars.wire.frames import (
     HEADER,
     Bytes,
@@ -147,9 +147,9 @@ class RunConfig(NamedTuple):
     tries_q: int = 0
     runs_p: int = 0
     max_workers: int = 0
-    max_tries: int = 10_000_000
-    trace_timeout: float = 60.0
-    try_timeout: float = 0.0
+    max_tries: int = LIMITS["max_tries"].standard
+    trace_timeout: float = float(LIMITS["trace_timeout"].standard)
+    try_timeout: float = float(LIMITS["try_timeout"].standard)
     observed: Mapping[str, npt.NDArray[np.float64]] = {}
     max_rejected: int = 0  # at least 1 with RECORD_REJECTED
 

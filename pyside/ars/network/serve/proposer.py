@@ -116,7 +116,6 @@ class NetworkProposer:
     """
 
     asks = True
-    by_hand = False
 
     def __init__(
         self, network: ProposalNetwork, observed: Mapping[str, npt.ArrayLike], *, memory: int = DEFAULT_MEMORY

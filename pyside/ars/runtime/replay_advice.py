@@ -1,0 +1,61 @@
+"""How to run a failed trace again, alone: a command line that is complete, or a call of Python."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ars.failures import Failure
+from ars.runtime.limits import Limits
+
+__all__ = ["Replay", "limit_options", "observe_options"]
+
+_MOST_NUMBERS = 32  # that are written out in a command line
+
+
+def limit_options(limits: Limits) -> tuple[str, ...]:
+    """The limits that are not the default, as options of ``ars replay``."""
+    words: list[str] = []
+    for field in fields(limits):
+        value = getattr(limits, field.name)
+        if value != field.default:
+            words += [f"--{field.name.replace('_', '-')}", str(value)]
+    return tuple(words)
+
+
+def observe_options(data: Mapping[str, npt.NDArray[np.float64]]) -> tuple[str, ...] | None:
+    """The data as options of ``ars replay``; None if they are too many, have a shape, or a name with "="."""
+    if sum(array.size for array in data.values()) > _MOST_NUMBERS:
+        return None
+    words: list[str] = []
+    for name, array in data.items():
+        if array.ndim > 1 or not array.size or "=" in name:
+            return None
+        words += ["--observe", f"{name}={','.join(map(repr, array.reshape(-1).tolist()))}"]
+    return tuple(words)
+
+
+class Replay(NamedTuple):
+    """How the traces of a run can be run again."""
+
+    posterior: bool  # or prior
+    command: Sequence[str]  # the simulator's command line
+    limits: Limits
+    options: Sequence[str] | None  # of ars replay, for all that shapes the run but the limits; None: it has none for it
+
+    def advice(self, failure: Failure) -> str:
+        """The command, or the call, that runs the trace of this failure again."""
+        if self.options is None:
+            which = f"first_trace={failure.trace}, seed={failure.seed}"
+            if not self.posterior:
+                return f"sim.prior(1, {which})"
+            return f"sim.posterior(..., traces=1, {which}), with the same data, proposals and budget"
+        words = ["ars", "replay", "--seed", str(failure.seed), "--trace", str(failure.trace)]
+        words += [*self.options, *limit_options(self.limits)]
+        dashes = any(word.startswith("-") for word in self.command)
+        return shlex.join([*words, *(["--"] if dashes else []), *self.command])
