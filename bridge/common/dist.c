@@ -7,106 +7,80 @@
 
 #include "dist_kinds.h"
 
-const struct ars__kind ars__kinds[ARS_DIST_PRIOR + 1] = {
-    [0] = {"unknown", 0, false, -1, {{0}}, NULL, NULL},
-    [ARS_DIST_UNIFORM] =
-        {"Uniform", 2, false, 0, {{"low", ARS__REAL}, {"high", ARS__REAL}}, ars__log_uniform, ars__draw_uniform},
-    [ARS_DIST_NORMAL] =
-        {"Normal", 2, false, -1, {{"mean", ARS__REAL}, {"std", ARS__POSITIVE}}, ars__log_normal, ars__draw_normal},
-    [ARS_DIST_BERNOULLI] =
-        {"Bernoulli", 1, true, -1, {{"p", ARS__PROBABILITY}}, ars__log_bernoulli, ars__draw_bernoulli},
-    [ARS_DIST_CATEGORICAL] = {"Categorical", 0, true, -1, {{0}}, NULL, NULL},
-    [ARS_DIST_POISSON] = {"Poisson", 1, true, -1, {{"rate", ARS__RATE}}, ars__log_poisson, ars__draw_poisson},
-    [ARS_DIST_BINOMIAL] =
-        {"Binomial", 2, true, -1, {{"n", ARS__COUNT}, {"p", ARS__PROBABILITY}}, ars__log_binomial, ars__draw_binomial},
-    [ARS_DIST_BETA] = {"Beta", 2, false, -1, {{"a", ARS__SHAPE}, {"b", ARS__SHAPE}}, ars__log_beta, ars__draw_beta},
-    [ARS_DIST_GAMMA] =
-        {"Gamma", 2, false, -1, {{"shape", ARS__SHAPE}, {"rate", ARS__POSITIVE}}, ars__log_gamma, ars__draw_gamma},
-    [ARS_DIST_EXPONENTIAL] =
-        {"Exponential", 1, false, -1, {{"rate", ARS__POSITIVE}}, ars__log_exponential, ars__draw_exponential},
-    [ARS_DIST_WEIBULL] = {"Weibull",
-                          2,
-                          false,
-                          -1,
-                          {{"scale", ARS__POSITIVE}, {"shape", ARS__SHAPE}},
-                          ars__log_weibull,
-                          ars__draw_weibull},
-    [ARS_DIST_LOGNORMAL] = {"LogNormal",
-                            2,
-                            false,
-                            -1,
-                            {{"mu", ARS__REAL}, {"sigma", ARS__POSITIVE}},
-                            ars__log_lognormal,
-                            ars__draw_lognormal},
-    [ARS_DIST_TRUNCATED_NORMAL] =
-        {"TruncatedNormal",
-         4,
-         false,
-         2,
-         {{"mean", ARS__REAL}, {"std", ARS__POSITIVE}, {"low", ARS__BOUND}, {"high", ARS__BOUND}},
-         ars__log_truncated_normal,
-         ars__draw_truncated_normal},
-    [ARS_DIST_SCALED_BETA] = {"ScaledBeta",
-                              4,
-                              false,
-                              2,
-                              {{"a", ARS__SHAPE}, {"b", ARS__SHAPE}, {"low", ARS__REAL}, {"high", ARS__REAL}},
-                              ars__log_scaled_beta,
-                              ars__draw_scaled_beta},
-    [ARS_DIST_MIXTURE] = {"Mixture", 0, false, -1, {{0}}, NULL, NULL},
-    [ARS_DIST_PRIOR] = {"Prior", 0, false, -1, {{0}}, NULL, NULL},
+#define ROW(CODE, function, label, role, drawn, order, count, ...)                                                     \
+    [ARS_DIST_##CODE] = {.name = label,                                                                                \
+                         .n = count,                                                                                   \
+                         .use = ARS__USE_##role,                                                                       \
+                         .values = ARS__##drawn,                                                                       \
+                         .ordered = order,                                                                             \
+                         .param = {__VA_ARGS__},                                                                       \
+                         .log_density = ars__log_##function,                                                           \
+                         .sample = ars__draw_##function},
+
+const struct ars__kind ars__kinds[ARS__DIST_LAST + 1] = {
+    [0] = {.name = "unknown", .ordered = -1},
+    [ARS_DIST_CATEGORICAL] = {.name = "Categorical", .use = ARS__USE_PRIOR, .values = ARS__COUNTS, .ordered = -1},
+    [ARS_DIST_MIXTURE] = {.name = "Mixture", .ordered = -1},
+    [ARS_DIST_PRIOR] = {.name = "Prior", .ordered = -1},
+    ARS__DIST_LIST(ROW) /* each ends with a comma */
 };
+
+/* Kinds whose parameters are a list of any length, kept by the caller. */
+static bool listed(unsigned kind) {
+    return kind == ARS_DIST_CATEGORICAL || kind == ARS_DIST_MIXTURE;
+}
+
+static bool known(double kind) {
+    return kind >= 1 && kind <= ARS__DIST_LAST;
+}
+
+int ars__dist_parameters(unsigned kind) {
+    return !known(kind) ? 0 : listed(kind) ? -1 : (int)ars__kinds[kind].n;
+}
+
+bool ars__dist_is_prior(unsigned kind) {
+    return known(kind) && ars__kinds[kind].use == ARS__USE_PRIOR;
+}
+
+bool ars__dist_is_discrete(unsigned kind) {
+    return known(kind) && (ars__kinds[kind].values == ARS__BITS || ars__kinds[kind].values == ARS__COUNTS);
+}
 
 /* ---- constructors ------------------------------------------------------------------------------------------------- */
 
-/* Written sixteen bytes at a time, as they are read next: whoever passes a distribution by value copies it so, and a
- * processor waits for the writes to finish if it reads across two of them. That was a third of a draw. */
-typedef unsigned head __attribute__((vector_size(16), aligned(8), may_alias));
-typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
-_Static_assert(offsetof(ars_dist, a) == sizeof(head) && sizeof(ars_dist) == sizeof(head) + 2 * sizeof(pair),
-               "a distribution is a head and two pairs of parameters");
-
-static inline ars_dist made(unsigned kind, unsigned n, double first, double second, double third, double fourth) {
-    ars_dist d;
-    *(head *)&d = (head){kind, n}; /* and no list */
-    *(pair *)d.a = (pair){first, second};
-    *(pair *)(d.a + 2) = (pair){third, fourth};
-    return d;
-}
-
 ars_dist ars_uniform(double low, double high) {
-    return made(ARS_DIST_UNIFORM, 2, low, high, 0, 0);
+    return ars__made(ARS_DIST_UNIFORM, 2, low, high, 0, 0);
 }
 ars_dist ars_normal(double mean, double std) {
-    return made(ARS_DIST_NORMAL, 2, mean, std, 0, 0);
+    return ars__made(ARS_DIST_NORMAL, 2, mean, std, 0, 0);
 }
 ars_dist ars_bernoulli(double p) {
-    return made(ARS_DIST_BERNOULLI, 1, p, 0, 0, 0);
+    return ars__made(ARS_DIST_BERNOULLI, 1, p, 0, 0, 0);
 }
 ars_dist ars_poisson(double rate) {
-    return made(ARS_DIST_POISSON, 1, rate, 0, 0, 0);
+    return ars__made(ARS_DIST_POISSON, 1, rate, 0, 0, 0);
 }
 ars_dist ars_binomial(unsigned n, double p) {
-    return made(ARS_DIST_BINOMIAL, 2, n, p, 0, 0);
+    return ars__made(ARS_DIST_BINOMIAL, 2, n, p, 0, 0);
 }
 ars_dist ars_beta(double a, double b) {
-    return made(ARS_DIST_BETA, 2, a, b, 0, 0);
+    return ars__made(ARS_DIST_BETA, 2, a, b, 0, 0);
 }
 ars_dist ars_gamma(double shape, double rate) {
-    return made(ARS_DIST_GAMMA, 2, shape, rate, 0, 0);
+    return ars__made(ARS_DIST_GAMMA, 2, shape, rate, 0, 0);
 }
 ars_dist ars_exponential(double rate) {
-    return made(ARS_DIST_EXPONENTIAL, 1, rate, 0, 0, 0);
+    return ars__made(ARS_DIST_EXPONENTIAL, 1, rate, 0, 0, 0);
 }
 ars_dist ars_weibull(double scale, double shape) {
-    return made(ARS_DIST_WEIBULL, 2, scale, shape, 0, 0);
+    return ars__made(ARS_DIST_WEIBULL, 2, scale, shape, 0, 0);
 }
 ars_dist ars_lognormal(double mu, double sigma) {
-    return made(ARS_DIST_LOGNORMAL, 2, mu, sigma, 0, 0);
+    return ars__made(ARS_DIST_LOGNORMAL, 2, mu, sigma, 0, 0);
 }
 
 ars_dist ars_truncated_normal(double mean, double std, double low, double high) {
-    return made(ARS_DIST_TRUNCATED_NORMAL, 4, mean, std, low, high);
+    return ars__made(ARS_DIST_TRUNCATED_NORMAL, 4, mean, std, low, high);
 }
 
 ars_dist ars_categorical(const double *p, size_t k) {
@@ -114,7 +88,7 @@ ars_dist ars_categorical(const double *p, size_t k) {
 }
 
 const char *ars__dist_name(unsigned kind) {
-    return ars__kinds[kind <= ARS_DIST_PRIOR ? kind : 0].name;
+    return ars__kinds[known(kind) ? kind : 0].name;
 }
 
 ars_dist ars__component(const double *p) {
@@ -161,8 +135,8 @@ static int check_scalars(const ars_dist *d, char *text, size_t size) {
         if (rule)
             return wrong(text, size, "%s: %s is %.12g, must be %s", kind->name, kind->param[i].name, d->a[i], rule);
     }
-    if (kind->low < 0) return 0;
-    double low = d->a[kind->low], high = d->a[kind->low + 1];
+    if (kind->ordered < 0) return 0;
+    double low = d->a[kind->ordered], high = d->a[kind->ordered + 1];
     if (!(low < high))
         return wrong(text, size, "%s: low is %.12g, must be below high, which is %.12g", kind->name, low, high);
     if (isfinite(low) && isfinite(high) && isinf(high - low))
@@ -201,7 +175,7 @@ static int check_categorical(const ars_dist *d, char *text, size_t size) {
 static int check_component(const double *p, unsigned i, bool discrete, char *text, size_t size) {
     if (!(p[0] >= 0 && p[0] <= 1 + 1e-9))
         return wrong(text, size, "Mixture: the weight of component %u is %.12g, must be from 0 to 1", i, p[0]);
-    if (!(p[1] >= 1 && p[1] < ARS_DIST_PRIOR) || p[1] != floor(p[1]) || !ars__kinds[(unsigned)p[1]].n)
+    if (!known(p[1]) || p[1] != floor(p[1]) || !ars__kinds[(unsigned)p[1]].n)
         return wrong(text, size, "Mixture: component %u is of kind %.12g, which a component cannot be", i, p[1]);
     ars_dist d = ars__component(p);
     const struct ars__kind *kind = &ars__kinds[d.kind];
@@ -209,9 +183,9 @@ static int check_component(const double *p, unsigned i, bool discrete, char *tex
         if (d.a[j] != 0)
             return wrong(text, size, "Mixture: component %u (%s) has an unused parameter that is not 0", i, kind->name);
     }
-    if (kind->discrete != discrete)
+    if (ars__dist_is_discrete(d.kind) != discrete)
         return wrong(text, size, "Mixture: component %u (%s) is %s, component 0 is not", i, kind->name,
-                     kind->discrete ? "discrete" : "continuous");
+                     discrete ? "continuous" : "discrete");
     char why[256];
     if (ars__dist_check(&d, why, sizeof why)) return wrong(text, size, "Mixture: component %u: %s", i, why);
     return 0;
@@ -226,7 +200,7 @@ static int check_mixture(const ars_dist *d, char *text, size_t size) {
     double sum = 0;
     for (unsigned i = 0; i < components; i++) {
         double kind = d->p[1];
-        bool discrete = kind >= 1 && kind <= ARS_DIST_PRIOR && ars__kinds[(unsigned)kind].discrete;
+        bool discrete = known(kind) && ars__dist_is_discrete((unsigned)kind);
         if (check_component(d->p + i * ARS__COMPONENT, i, discrete, text, size)) return -1;
         sum += d->p[i * ARS__COMPONENT];
     }
@@ -238,7 +212,7 @@ int ars__dist_check(const ars_dist *d, char *text, size_t size) {
     if (d->kind == ARS_DIST_MIXTURE) return check_mixture(d, text, size);
     if (d->kind == ARS_DIST_PRIOR)
         return wrong(text, size, "Prior: stands for another distribution, which must be put in its place");
-    if (d->kind < 1 || d->kind > ARS_DIST_PRIOR)
+    if (!known(d->kind))
         return wrong(text, size, "distribution of unknown kind %u; make it with ars_normal() and the like", d->kind);
     if (check_scalars(d, text, size)) return -1;
     return d->kind == ARS_DIST_TRUNCATED_NORMAL ? check_truncation(d, text, size) : 0;
@@ -246,13 +220,8 @@ int ars__dist_check(const ars_dist *d, char *text, size_t size) {
 
 /* ---- the wire ----------------------------------------------------------------------------------------------------- */
 
-/* Kinds whose parameters are a list of any length, kept by the caller. */
-static bool listed(unsigned kind) {
-    return kind == ARS_DIST_CATEGORICAL || kind == ARS_DIST_MIXTURE;
-}
-
 size_t ars__dist_encode(const ars_dist *d, void *bytes, size_t capacity) {
-    if (d->kind < 1 || d->kind > ARS_DIST_PRIOR) return 0;
+    if (!known(d->kind)) return 0;
     size_t n = listed(d->kind) ? d->n : ars__kinds[d->kind].n;
     struct ars_wire_dist header = {.kind = (uint16_t)d->kind, .n = (uint32_t)n};
     size_t size = sizeof header + n * sizeof(double);
@@ -266,8 +235,7 @@ static int decode(ars_dist *d, const void *bytes, size_t size, char *text, size_
     struct ars_wire_dist header;
     if (size < sizeof header) return wrong(text, text_size, "a distribution of %zu bytes is too short", size);
     memcpy(&header, bytes, sizeof header);
-    if (header.kind < 1 || header.kind > ARS_DIST_PRIOR)
-        return wrong(text, text_size, "distribution of unknown kind %u", header.kind);
+    if (!known(header.kind)) return wrong(text, text_size, "distribution of unknown kind %u", header.kind);
     const struct ars__kind *kind = &ars__kinds[header.kind];
     if (header.reserved) return wrong(text, text_size, "%s: reserved is %u, must be 0", kind->name, header.reserved);
     if (header.n > (size - sizeof header) / sizeof(double))

@@ -146,24 +146,21 @@ static double log_mixture(const ars_dist *d, double x) {
 
 /* Bounds that are parameters (of a Uniform, the n of a Binomial, the k of a Categorical) do not count here. */
 const char *ars__dist_support(unsigned kind, double x) {
-    switch (kind) {
-    case ARS_DIST_BERNOULLI:
+    switch (ars__kinds[kind <= ARS__DIST_LAST ? kind : 0].values) {
+    case ARS__BITS:
         return x == 0 || x == 1 ? NULL : "0 and 1";
-    case ARS_DIST_CATEGORICAL:
-    case ARS_DIST_POISSON:
-    case ARS_DIST_BINOMIAL:
+    case ARS__COUNTS:
         return isfinite(x) && x >= 0 && whole(x) ? NULL : "whole numbers from 0 up";
-    case ARS_DIST_BETA:
+    case ARS__UNIT:
         return x >= 0 && x <= 1 ? NULL : "numbers from 0 to 1";
-    case ARS_DIST_GAMMA:
-    case ARS_DIST_EXPONENTIAL:
-    case ARS_DIST_WEIBULL:
+    case ARS__FROM_ZERO:
         return isfinite(x) && x >= 0 ? NULL : "finite numbers from 0 up";
-    case ARS_DIST_LOGNORMAL:
+    case ARS__ABOVE_ZERO:
         return isfinite(x) && x > 0 ? NULL : "finite numbers above 0";
-    default:
-        return isfinite(x) ? NULL : "finite numbers";
+    case ARS__REALS:
+        break;
     }
+    return isfinite(x) ? NULL : "finite numbers";
 }
 
 double ars__dist_log_density(const ars_dist *d, double x) {
@@ -171,6 +168,6 @@ double ars__dist_log_density(const ars_dist *d, double x) {
     if (isinf(x)) return -INFINITY;
     if (d->kind == ARS_DIST_CATEGORICAL) return x >= 0 && x < d->n && whole(x) ? ars__ln(d->p[(unsigned)x]) : -INFINITY;
     if (d->kind == ARS_DIST_MIXTURE) return log_mixture(d, x);
-    if (d->kind > ARS_DIST_PRIOR || !ars__kinds[d->kind].log_density) return -INFINITY;
+    if (d->kind > ARS__DIST_LAST || !ars__kinds[d->kind].log_density) return -INFINITY;
     return ars__kinds[d->kind].log_density(d->a, x);
 }

@@ -16,13 +16,25 @@ enum ars__rule {
     ARS__BOUND        /* not NaN; may be infinite */
 };
 
-/* One row per kind whose parameters are a fixed number of doubles: adding such a distribution is one row in dist.c, a
- * density and a sampler. Categorical and Mixture have n = 0 and no functions here. */
+/* What can be drawn, whatever the parameters. */
+enum ars__values {
+    ARS__REALS,      /* finite */
+    ARS__BITS,       /* 0 and 1 */
+    ARS__COUNTS,     /* whole numbers from 0 up */
+    ARS__UNIT,       /* 0 .. 1 */
+    ARS__FROM_ZERO,  /* finite, >= 0 */
+    ARS__ABOVE_ZERO, /* finite, > 0 */
+};
+
+enum ars__use { ARS__USE_PROPOSAL, ARS__USE_PRIOR };
+
+/* A row of dist_list.h. Categorical, Mixture and Prior have n = 0 and no functions here. */
 struct ars__kind {
     const char *name;
     unsigned n;
-    bool discrete;
-    int low; /* the parameter that must be below the next one; -1: none */
+    enum ars__use use;
+    enum ars__values values;
+    int ordered; /* the parameter that must be below the next one; -1: none */
     struct {
         const char *name;
         enum ars__rule rule;
@@ -31,38 +43,36 @@ struct ars__kind {
     double (*sample)(const double *a, ars__rng *rng);
 };
 
-extern const struct ars__kind ars__kinds[ARS_DIST_PRIOR + 1]; /* by code; 0 is no distribution */
+extern const struct ars__kind ars__kinds[ARS__DIST_LAST + 1]; /* by code; 0 is no distribution */
 
 enum { ARS__COMPONENT = 6 }; /* doubles of a Mixture's component: weight, kind, four parameters */
 
 /* The component at `p` as a distribution of its own. */
 ars_dist ars__component(const double *p);
 
-double ars__log_uniform(const double *a, double x);
-double ars__log_normal(const double *a, double x);
-double ars__log_bernoulli(const double *a, double x);
-double ars__log_poisson(const double *a, double x);
-double ars__log_binomial(const double *a, double x);
-double ars__log_beta(const double *a, double x);
-double ars__log_gamma(const double *a, double x);
-double ars__log_exponential(const double *a, double x);
-double ars__log_weibull(const double *a, double x);
-double ars__log_lognormal(const double *a, double x);
-double ars__log_truncated_normal(const double *a, double x);
-double ars__log_scaled_beta(const double *a, double x);
+#define ARS__DECLARE(CODE, name, ...)                                                                                  \
+    double ars__log_##name(const double *a, double x);                                                                 \
+    double ars__draw_##name(const double *a, ars__rng *rng);
+ARS__DIST_LIST(ARS__DECLARE)
+#undef ARS__DECLARE
 
-double ars__draw_uniform(const double *a, ars__rng *rng);
-double ars__draw_normal(const double *a, ars__rng *rng);
-double ars__draw_bernoulli(const double *a, ars__rng *rng);
-double ars__draw_poisson(const double *a, ars__rng *rng);
-double ars__draw_binomial(const double *a, ars__rng *rng);
-double ars__draw_beta(const double *a, ars__rng *rng);
-double ars__draw_gamma(const double *a, ars__rng *rng);
-double ars__draw_exponential(const double *a, ars__rng *rng);
-double ars__draw_weibull(const double *a, ars__rng *rng);
-double ars__draw_lognormal(const double *a, ars__rng *rng);
-double ars__draw_truncated_normal(const double *a, ars__rng *rng);
-double ars__draw_scaled_beta(const double *a, ars__rng *rng);
+/* ---- constructors ------------------------------------------------------------------------------------------------- */
+
+/* Written sixteen bytes at a time, as they are read next: whoever passes a distribution by value copies it so, and a
+ * processor waits for the writes to finish if it reads across two of them. That was a third of a draw. */
+typedef unsigned ars__head __attribute__((vector_size(16), aligned(8), may_alias));
+typedef double ars__pair __attribute__((vector_size(16), aligned(8), may_alias));
+_Static_assert(offsetof(ars_dist, a) == sizeof(ars__head) &&
+                   sizeof(ars_dist) == sizeof(ars__head) + 2 * sizeof(ars__pair),
+               "a distribution is a head and two pairs of parameters");
+
+static inline ars_dist ars__made(unsigned kind, unsigned n, double first, double second, double third, double fourth) {
+    ars_dist d;
+    *(ars__head *)&d = (ars__head){kind, n}; /* and no list */
+    *(ars__pair *)d.a = (ars__pair){first, second};
+    *(ars__pair *)(d.a + 2) = (ars__pair){third, fourth};
+    return d;
+}
 
 /* ---- dist_math.c -------------------------------------------------------------------------------------------------- */
 

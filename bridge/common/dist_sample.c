@@ -255,6 +255,6 @@ double ars__dist_sample(const ars_dist *d, ars__rng *rng) {
         ars_dist component = ars__component(d->p + i * ARS__COMPONENT);
         return ars__dist_sample(&component, rng);
     }
-    if (d->kind > ARS_DIST_PRIOR || !ars__kinds[d->kind].sample) return NAN;
+    if (d->kind > ARS__DIST_LAST || !ars__kinds[d->kind].sample) return NAN;
     return clamp(ars__kinds[d->kind].sample(d->a, rng), -DBL_MAX, DBL_MAX);
 }

@@ -23,15 +23,6 @@ bool ars__check_header(const void *frame, size_t size, struct ars_wire_header *h
 
 /* ---- distributions ----------------------------------------------------------------------------------------------- */
 
-int ars__parameters_of(unsigned kind) {
-    static const int n[] = {
-        [ARS_DIST_UNIFORM] = 2,     [ARS_DIST_NORMAL] = 2,   [ARS_DIST_BERNOULLI] = 1, [ARS_DIST_CATEGORICAL] = -1,
-        [ARS_DIST_POISSON] = 1,     [ARS_DIST_BINOMIAL] = 2, [ARS_DIST_BETA] = 2,      [ARS_DIST_GAMMA] = 2,
-        [ARS_DIST_EXPONENTIAL] = 1, [ARS_DIST_WEIBULL] = 2,  [ARS_DIST_LOGNORMAL] = 2, [ARS_DIST_TRUNCATED_NORMAL] = 4,
-        [ARS_DIST_SCALED_BETA] = 4, [ARS_DIST_MIXTURE] = -1, [ARS_DIST_PRIOR] = 0};
-    return kind < sizeof n / sizeof n[0] ? n[kind] : 0;
-}
-
 static bool check_parameters(unsigned kind, const unsigned char *at, uint32_t n, ars__why *why) {
     for (uint32_t i = 0; i < n; i++) {
         double x = double_at(at, i);
@@ -51,11 +42,11 @@ static bool check_mixture(const unsigned char *at, uint32_t n, ars__why *why) {
         double weight = double_at(at, 0), coded = double_at(at, 1);
         if (!finite_number(weight) || weight < 0) return bad(why, "weight %u of a mixture is %g", c, weight);
         total += weight;
-        if (!(coded >= ARS_DIST_UNIFORM && coded <= ARS_DIST_SCALED_BETA) || coded != (double)(unsigned)coded ||
-            coded == ARS_DIST_CATEGORICAL)
+        if (!(coded >= 1 && coded <= ARS__DIST_LAST) || coded != (double)(unsigned)coded ||
+            ars__dist_parameters((unsigned)coded) <= 0)
             return bad(why, "component %u of a mixture has kind %g", c, coded);
         unsigned kind = (unsigned)coded;
-        uint32_t used = (uint32_t)ars__parameters_of(kind);
+        uint32_t used = (uint32_t)ars__dist_parameters(kind);
         if (!check_parameters(kind, at + 2 * sizeof(double), used, why)) return false;
         for (uint32_t i = used; i < 4; i++)
             if (double_at(at, 2 + i) != 0) return bad(why, "component %u of a mixture has a spare parameter not 0", c);
@@ -68,15 +59,15 @@ bool ars__check_dist(const void *bytes, size_t size, enum ars__dist_role role, s
     struct ars_wire_dist d;
     if (size < sizeof d) return bad(why, "%zu bytes are too few for a distribution", size);
     memcpy(&d, bytes, sizeof d);
-    unsigned last = role == ARS__AS_PRIOR ? ARS_DIST_TRUNCATED_NORMAL : ARS_DIST_PRIOR;
-    if (d.kind < ARS_DIST_UNIFORM || d.kind > last)
+    bool known = d.kind >= 1 && d.kind <= ARS__DIST_LAST;
+    if (role == ARS__AS_PRIOR ? !ars__dist_is_prior(d.kind) : !known)
         return bad(why, "distribution kind %u is unknown, or not one for a %s", (unsigned)d.kind,
                    role == ARS__AS_PRIOR ? "prior" : "proposal");
     if (d.reserved) return bad(why, "a distribution's reserved field is not 0");
     if (d.n > (size - sizeof d) / sizeof(double))
         return bad(why, "a distribution of %u numbers does not fit into %zu bytes", d.n, size);
     const unsigned char *at = (const unsigned char *)bytes + sizeof d;
-    int n = ars__parameters_of(d.kind);
+    int n = ars__dist_parameters(d.kind);
     if (n >= 0 && d.n != (uint32_t)n)
         return bad(why, "distribution kind %u takes %d numbers, not %u", (unsigned)d.kind, n, d.n);
     if (d.kind == ARS_DIST_CATEGORICAL && (d.n < 1 || d.n > ARS_WIRE_MAX_CATEGORIES))
@@ -184,7 +175,7 @@ bool ars__check_site(const void *bytes, size_t size, size_t *used, ars__why *why
     if (s.kind < ARS_SITE_SAMPLE || s.kind > ARS_SITE_LOOP) return bad(why, "unknown site kind %u", (unsigned)s.kind);
     if (s.reserved) return bad(why, "a site's reserved field is not 0");
     bool has_dist = s.kind == ARS_SITE_SAMPLE || s.kind == ARS_SITE_OBSERVE; /* a factor is an observe without one */
-    if (s.dist > ARS_DIST_TRUNCATED_NORMAL || (!has_dist && s.dist) || (s.kind == ARS_SITE_SAMPLE && !s.dist))
+    if ((s.dist && !ars__dist_is_prior(s.dist)) || (!has_dist && s.dist) || (s.kind == ARS_SITE_SAMPLE && !s.dist))
         return bad(why, "site kind %u with distribution kind %u", (unsigned)s.kind, (unsigned)s.dist);
     if (!check_name((const unsigned char *)bytes + sizeof s, s.name_size, size - sizeof s, why)) return false;
     *used = sizeof s + ARS_WIRE_PAD(s.name_size);

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "dist_list.h"
+
 /* cffi: begin */
 enum ars_wire_limits {
     ARS_WIRE_MAGIC = 0x31535241, /* "ARS1" in memory */
@@ -107,24 +109,6 @@ struct ars_wire_site {
     uint16_t dist; /* enum ars_dist_kind of a sample or observe site; else 0 */
     uint32_t name_size;
     uint32_t reserved;
-};
-
-enum ars_dist_kind {
-    ARS_DIST_UNIFORM = 1,           /* low, high */
-    ARS_DIST_NORMAL = 2,            /* mean, std */
-    ARS_DIST_BERNOULLI = 3,         /* p */
-    ARS_DIST_CATEGORICAL = 4,       /* k probabilities */
-    ARS_DIST_POISSON = 5,           /* rate */
-    ARS_DIST_BINOMIAL = 6,          /* n, p */
-    ARS_DIST_BETA = 7,              /* a, b */
-    ARS_DIST_GAMMA = 8,             /* shape, rate */
-    ARS_DIST_EXPONENTIAL = 9,       /* rate */
-    ARS_DIST_WEIBULL = 10,          /* scale, shape */
-    ARS_DIST_LOGNORMAL = 11,        /* mu, sigma */
-    ARS_DIST_TRUNCATED_NORMAL = 12, /* mean, std, low, high */
-    ARS_DIST_SCALED_BETA = 13,      /* a, b, low, high: a proposal for a Uniform */
-    ARS_DIST_MIXTURE = 14,          /* a proposal: components of any kind but Categorical and Mixture */
-    ARS_DIST_PRIOR = 15             /* a proposal: whatever the prior is */
 };
 
 /* A distribution on the wire: this header, then n doubles. Mixture: n = 6 * components, and a component is its weight,

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dist.h"
 #include "wire_check.h"
 
 /* Says what is wrong; false. */
@@ -36,8 +37,5 @@ static inline bool log_number(double x) {
 static inline bool is_site(ars__known_sites sites, uint32_t id, enum ars_site_kind kind) {
     return id < sites.n && (!sites.kinds || sites.kinds[id] == kind);
 }
-
-/* wire.c: how many parameters a kind of distribution has; -1: as many as it says. */
-int ars__parameters_of(unsigned kind);
 
 #endif /* ARS_WIRE_SAYS_H */

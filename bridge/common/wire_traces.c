@@ -21,13 +21,12 @@ static bool check_samples(const unsigned char *at, uint32_t n_samples, ars__know
         memcpy(&s, at + (size_t)i * sizeof s, sizeof s);
         if (!is_site(sites, s.site, ARS_SITE_SAMPLE))
             return bad(why, "sample %u is of %u, which is no sample site", i, s.site);
-        if (s.prior < ARS_DIST_UNIFORM || s.prior > ARS_DIST_TRUNCATED_NORMAL)
-            return bad(why, "sample %u has distribution kind %u", i, (unsigned)s.prior);
+        if (!ars__dist_is_prior(s.prior)) return bad(why, "sample %u has distribution kind %u", i, (unsigned)s.prior);
         if (sites.dists && sites.dists[s.site] != s.prior)
             return bad(why, "sample %u is not of the distribution that its site was announced with", i);
         if (!finite_number(s.value) || !finite_number(s.log_q) || !log_number(s.log_p))
             return bad(why, "sample %u has value %g, log p %g, log q %g", i, s.value, s.log_p, s.log_q);
-        int n = ars__parameters_of(s.prior);
+        int n = ars__dist_parameters(s.prior);
         if (s.n_params && (n >= 0 ? s.n_params != n : s.n_params > ARS_WIRE_MAX_CATEGORIES))
             return bad(why, "sample %u has %u parameters", i, (unsigned)s.n_params);
         *values += s.n_params;

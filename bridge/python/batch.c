@@ -45,6 +45,12 @@ static size_t next(ars_dist *d, const unsigned char *at, const unsigned char *en
     return ars__dist_decode(d, at, (size_t)(end - at), why, sizeof why);
 }
 
+/* Whether this is one to compute with. A Prior stands for another distribution. */
+static bool is_whole(const ars_dist *d, const char *if_prior, char *text, size_t text_size) {
+    if (d->kind == ARS_DIST_PRIOR) snprintf(text, text_size, "%s", if_prior);
+    return d->kind != ARS_DIST_PRIOR;
+}
+
 int ars__batch_log_density(const void *bytes, size_t size, size_t count, const double *x, size_t n, double *out,
                            char *text, size_t text_size) {
     if (check_call(bytes, size, count, n, text, text_size)) return -1;
@@ -52,10 +58,7 @@ int ars__batch_log_density(const void *bytes, size_t size, size_t count, const d
     ars_dist d;
     for (size_t i = 0; i < n; i++) {
         if (i < count) at += next(&d, at, end);
-        if (d.kind == ARS_DIST_PRIOR) {
-            snprintf(text, text_size, "Prior has no density of its own");
-            return -1;
-        }
+        if (!is_whole(&d, "Prior has no density of its own", text, text_size)) return -1;
         out[i] = ars__dist_log_density(&d, x[i]);
     }
     return 0;
@@ -70,10 +73,7 @@ int ars__batch_sample(const void *bytes, size_t size, size_t count, uint64_t see
     ars_dist d;
     for (size_t i = 0; i < n; i++) {
         if (i < count) at += next(&d, at, end);
-        if (d.kind == ARS_DIST_PRIOR) {
-            snprintf(text, text_size, "Prior cannot be sampled on its own");
-            return -1;
-        }
+        if (!is_whole(&d, "Prior cannot be sampled on its own", text, text_size)) return -1;
         out[i] = ars__dist_sample(&d, &rng);
     }
     return 0;

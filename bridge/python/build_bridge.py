@@ -3,8 +3,8 @@
     python build_bridge.py OUT.c           write the module's C source (CMake compiles it)
     python build_bridge.py --in-place DIR  compile it, with the C files it needs, into DIR (for work on the source tree)
 
-Layouts and codes are read from bridge/common/wire.h: the text between its cffi marks is what cffi parses, and the C
-compiler then checks every offset and value.
+Layouts and codes are read from bridge/common/wire.h and dist_list.h: the text between their cffi marks is what cffi
+parses, and the C compiler then checks every offset and value.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ INCLUDE_DIRS = (BRIDGE / "include", BRIDGE / "common", BRIDGE / "python")
 FUNCTIONS = """
 void ars__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 const char *ars__dist_name(unsigned kind);
+int ars__dist_parameters(unsigned kind);
+bool ars__dist_is_prior(unsigned kind);
+bool ars__dist_is_discrete(unsigned kind);
 """
 
 
@@ -50,7 +53,8 @@ def sources() -> list[Path]:
 def write_source(out: Path) -> None:
     ffi = FFI()
     headers = sorted((BRIDGE / "python").glob("*.h"))
-    ffi.cdef(marked(BRIDGE / "common" / "wire.h") + FUNCTIONS + "".join(map(marked, headers)))
+    layouts = (BRIDGE / "common" / "dist_list.h", BRIDGE / "common" / "wire.h")
+    ffi.cdef("".join(map(marked, layouts)) + FUNCTIONS + "".join(map(marked, headers)))
     included = ["wire.h", "dist.h", *(header.name for header in headers)]
     ffi.set_source(MODULE, "".join(f'#include "{name}"\n' for name in included))
     ffi.emit_c_code(str(out))

@@ -2,25 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ars import distributions
 from ars.budget import Budget
-from ars.distributions import (
-    Bernoulli,
-    Beta,
-    Binomial,
-    Categorical,
-    Distribution,
-    Exponential,
-    Gamma,
-    LogNormal,
-    Mixture,
-    Normal,
-    Poisson,
-    Prior,
-    ScaledBeta,
-    TruncatedNormal,
-    Uniform,
-    Weibull,
-)
+from ars.distributions import *  # noqa: F403  # its __all__ is the list of distributions
 from ars.errors import (
     ArsError,
     ArsWarning,
@@ -62,42 +46,29 @@ __all__ = [
     "ArsError",
     "ArsWarning",
     "BatchError",
-    "Bernoulli",
-    "Beta",
     "BiasWarning",
-    "Binomial",
     "Budget",
-    "Categorical",
     "CheckpointError",
-    "Distribution",
     "Drawn",
     "EmbeddingError",
-    "Exponential",
     "Failure",
     "Failures",
     "FewTracesWarning",
-    "Gamma",
     "HostLostError",
     "KeyFileError",
     "LaunchError",
-    "LogNormal",
-    "Mixture",
     "NaiveVarianceWarning",
     "NetworkError",
     "NetworkWarning",
-    "Normal",
     "ObservationError",
     "ObservationShapeError",
     "ObservationWarning",
-    "Poisson",
     "PoolFullError",
     "Posterior",
-    "Prior",
     "ProposalError",
     "ProtocolError",
     "RunInfo",
     "RunInterrupted",
-    "ScaledBeta",
     "ShardError",
     "Simulator",
     "SimulatorError",
@@ -106,11 +77,9 @@ __all__ = [
     "TraceFailure",
     "Traces",
     "TrainingError",
-    "TruncatedNormal",
-    "Uniform",
-    "Weibull",
     "WeightError",
 ]
+__all__ += distributions.__all__
 
 
 def __getattr__(name: str) -> Any:

@@ -64,6 +64,12 @@ def _limits() -> dict[str, Limit]:
 LIMITS: Final[Mapping[str, Limit]] = MappingProxyType(_limits())
 
 
+def _codes_after(prefix: str, last: int) -> dict[str, int]:
+    """The codes of the header that begin like this and are larger than the last one that is written out here."""
+    codes = {name.removeprefix(prefix): getattr(lib, name) for name in dir(lib) if name.startswith(prefix)}
+    return {name: code for name, code in sorted(codes.items(), key=lambda item: item[1]) if code > last}
+
+
 class Message(IntEnum):
     """enum ars_message"""
 
@@ -119,25 +125,20 @@ class DistKind(IntEnum):
     SCALED_BETA = lib.ARS_DIST_SCALED_BETA
     MIXTURE = lib.ARS_DIST_MIXTURE
     PRIOR = lib.ARS_DIST_PRIOR
+    vars().update(_codes_after("ARS_DIST_", lib.ARS_DIST_PRIOR))  # kinds that no module names
 
 
-# The doubles that describe a distribution that a simulator can draw from (chapter 5 of PROTOCOL.md).
+# The doubles that describe a distribution that a simulator can draw from; a Categorical has at most these many.
 N_PARAMS: Final[Mapping[DistKind, int]] = MappingProxyType(
     {
-        DistKind.UNIFORM: 2,
-        DistKind.NORMAL: 2,
-        DistKind.BERNOULLI: 1,
-        DistKind.CATEGORICAL: MAX_CATEGORIES,  # at most
-        DistKind.POISSON: 1,
-        DistKind.BINOMIAL: 2,
-        DistKind.BETA: 2,
-        DistKind.GAMMA: 2,
-        DistKind.EXPONENTIAL: 1,
-        DistKind.WEIBULL: 2,
-        DistKind.LOGNORMAL: 2,
-        DistKind.TRUNCATED_NORMAL: 4,
+        kind: MAX_CATEGORIES if kind is DistKind.CATEGORICAL else lib.ars__dist_parameters(kind)
+        for kind in DistKind
+        if lib.ars__dist_is_prior(kind)
     }
 )
+
+# Kinds whose values are whole numbers.
+DISCRETE: Final[frozenset[DistKind]] = frozenset(kind for kind in DistKind if lib.ars__dist_is_discrete(kind))
 
 
 class ReplyFlag(IntFlag):

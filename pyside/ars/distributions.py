@@ -17,34 +17,18 @@ import numpy.typing as npt
 
 from ars import _native
 from ars._native import DistKind
+from ars._parameters import as_array, common_rows, show
+
+__all__ = [
+    "Bernoulli", "Beta", "Binomial", "Categorical", "Distribution", "Exponential", "Gamma", "LogNormal", "Mixture",
+    "Normal", "Poisson", "Prior", "ScaledBeta", "TruncatedNormal", "Uniform", "Weibull",
+]  # fmt: skip
 
 Array = npt.NDArray[np.float64]
 Support = tuple[Array, Array]
 
 _HEADER: Final = _native.DTYPES["dist"]
 _COMPONENT: Final = 6  # doubles of a Mixture's component on the wire: weight, kind, four parameters
-
-
-def _as_array(owner: str, name: str, value: npt.ArrayLike, per_row: int = 0) -> Array:
-    """A private, read-only copy; `per_row` is the number of dimensions that one row has."""
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{owner}: {name} is {value!r}, must be a number or an array of numbers") from None
-    if not per_row <= array.ndim <= per_row + 1:
-        wanted = "a number, or an array of one per row" if per_row == 0 else "an array, or one array per row"
-        raise ValueError(f"{owner}: {name} has shape {array.shape}, must be {wanted}")
-    array.setflags(write=False)
-    return array
-
-
-def _common_rows(owner: str, rows: Mapping[str, int | None]) -> int | None:
-    """The number of rows that all parameters with rows agree on."""
-    given = {name: n for name, n in rows.items() if n is not None}
-    if len(set(given.values())) > 1:
-        lengths = ", ".join(f"{name} has {n} rows" for name, n in given.items())
-        raise ValueError(f"{owner}: {lengths}; give scalars or equally many rows")
-    return next(iter(given.values()), None)
 
 
 def _table(kind: DistKind, rows: int | None, columns: Sequence[Array]) -> npt.NDArray[np.uint64]:
@@ -56,12 +40,6 @@ def _table(kind: DistKind, rows: int | None, columns: Sequence[Array]) -> npt.ND
         numbers[:, 1 + i] = column
     table.setflags(write=False)
     return table
-
-
-def _show(value: Array) -> str:
-    if value.ndim == 0:
-        return repr(float(value))
-    return np.array2string(value, separator=", ", threshold=8, edgeitems=2)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,7 +62,7 @@ class Distribution:
     @property
     def discrete(self) -> bool:
         """Whether values are whole numbers with probabilities, rather than reals with densities."""
-        return REGISTRY[type(self)].discrete
+        return self.kind in _native.DISCRETE
 
     @property
     def parameters(self) -> dict[str, Array]:
@@ -134,7 +112,7 @@ class Distribution:
         return hash((self.rows, self._words.tobytes()))
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{name}={_show(value)}" for name, value in self.parameters.items())
+        inside = ", ".join(f"{name}={show(value)}" for name, value in self.parameters.items())
         return f"{type(self).__name__}({inside})"
 
 
@@ -145,9 +123,9 @@ class _Scalars(Distribution):
     def __post_init__(self) -> None:
         owner = type(self).__name__
         for name in _names(type(self)):
-            object.__setattr__(self, name, _as_array(owner, name, getattr(self, name)))
+            object.__setattr__(self, name, as_array(owner, name, getattr(self, name)))
         values = self.parameters
-        rows = _common_rows(owner, {name: len(value) if value.ndim else None for name, value in values.items()})
+        rows = common_rows(owner, {name: len(value) if value.ndim else None for name, value in values.items()})
         self._finish(rows, list(values.values()))
 
 
@@ -237,7 +215,7 @@ class Categorical(Distribution):
     p: npt.ArrayLike
 
     def __post_init__(self) -> None:
-        p = _as_array("Categorical", "p", self.p, per_row=1)
+        p = as_array("Categorical", "p", self.p, per_row=1)
         object.__setattr__(self, "p", p)
         self._finish(p.shape[0] if p.ndim == 2 else None, list(np.moveaxis(p, -1, 0)))
 
@@ -262,7 +240,7 @@ class Mixture(Distribution):
     components: Sequence[Distribution]
 
     def __post_init__(self) -> None:
-        weights = _as_array("Mixture", "weights", self.weights, per_row=1)
+        weights = as_array("Mixture", "weights", self.weights, per_row=1)
         given = tuple(self.components)
         if not given or weights.shape[-1] != len(given):
             raise ValueError(
@@ -271,7 +249,7 @@ class Mixture(Distribution):
         for i, component in enumerate(given):
             if not isinstance(component, (_Scalars, Mixture)):
                 raise ValueError(f"Mixture: component {i} is {component!r}, which a component cannot be")
-        rows = _common_rows(
+        rows = common_rows(
             "Mixture",
             {"weights": len(weights) if weights.ndim == 2 else None}
             | {f"component {i}": component.rows for i, component in enumerate(given)},
@@ -290,7 +268,7 @@ class Mixture(Distribution):
         return cast(tuple[Distribution, ...], self.components)[0].discrete
 
     def __repr__(self) -> str:
-        return f"Mixture(weights={_show(cast(Array, self.weights))}, components={self.components!r})"
+        return f"Mixture(weights={show(cast(Array, self.weights))}, components={self.components!r})"
 
 
 def _flatten(weight: Array, component: Distribution) -> list[tuple[Array, Distribution]]:
@@ -317,11 +295,10 @@ def _mixture_columns(weights: Array, components: Sequence[Distribution]) -> list
 
 @dataclass(frozen=True)
 class Spec:
-    """What the package knows about a class of distributions. Its constraints are those of the C code (dist.c)."""
+    """What the package knows about a class of distributions. The rest is known to the C code (dist_list.h)."""
 
     kind: DistKind
     support: Callable[[Any], tuple[npt.ArrayLike, npt.ArrayLike]]
-    discrete: bool = False
 
 
 def _always(low: float, high: float) -> Callable[[Any], tuple[npt.ArrayLike, npt.ArrayLike]]:
@@ -343,12 +320,10 @@ REGISTRY: Final[Mapping[type[Distribution], Spec]] = MappingProxyType(
     {
         Uniform: Spec(DistKind.UNIFORM, lambda d: (d.low, d.high)),
         Normal: Spec(DistKind.NORMAL, _always(-np.inf, np.inf)),
-        Bernoulli: Spec(DistKind.BERNOULLI, lambda d: (d.p == 1, d.p > 0), discrete=True),
-        Categorical: Spec(DistKind.CATEGORICAL, _categorical_support, discrete=True),
-        Poisson: Spec(DistKind.POISSON, lambda d: (0, np.where(d.rate > 0, np.inf, 0)), discrete=True),
-        Binomial: Spec(
-            DistKind.BINOMIAL, lambda d: (np.where(d.p == 1, d.n, 0), np.where(d.p > 0, d.n, 0)), discrete=True
-        ),
+        Bernoulli: Spec(DistKind.BERNOULLI, lambda d: (d.p == 1, d.p > 0)),
+        Categorical: Spec(DistKind.CATEGORICAL, _categorical_support),
+        Poisson: Spec(DistKind.POISSON, lambda d: (0, np.where(d.rate > 0, np.inf, 0))),
+        Binomial: Spec(DistKind.BINOMIAL, lambda d: (np.where(d.p == 1, d.n, 0), np.where(d.p > 0, d.n, 0))),
         Beta: Spec(DistKind.BETA, _always(0, 1)),
         Gamma: Spec(DistKind.GAMMA, _always(0, np.inf)),
         Exponential: Spec(DistKind.EXPONENTIAL, _always(0, np.inf)),

@@ -99,14 +99,7 @@ class Simulator(Identified):
         info = RunInfo(config.seed, None, None, "prior", on_failure, self.command, proposed=False)
 
         def result(recorder: Recorder, stats: Mapping[str, float]) -> Traces:
-            return Traces(
-                recorder.columns(),
-                recorder.sites,
-                run=info._replace(build=self._build),
-                stats=stats,
-                stderr=recorder.stderr,
-                incidents=recorder.incidents,
-            )
+            return Traces(**self._parts(recorder, info), stats=stats)
 
         return self._run(config, PriorProposer(), on_failure, make_progress(progress), result)
 
@@ -170,15 +163,7 @@ class Simulator(Identified):
         )
 
         def result(recorder: Recorder, stats: Mapping[str, float]) -> Posterior:
-            return Posterior(
-                recorder.columns(),
-                recorder.sites,
-                run=info._replace(build=self._build),
-                stats=stats,
-                observed=data,
-                stderr=recorder.stderr,
-                incidents=recorder.incidents,
-            )
+            return Posterior(**self._parts(recorder, info), stats=stats, observed=data)
 
         with contextlib.ExitStack() as stack:
             if network is not None:
@@ -200,6 +185,16 @@ class Simulator(Identified):
                 kept = stack.enter_context(KeptRun(resume, identity, failed_too=on_failure != "raise"))
                 stack.enter_context(self._only_as(simulator))
             return self._run(config, proposer, on_failure, make_progress(progress), result, kept, lease)
+
+    def _parts(self, recorder: Recorder, info: RunInfo) -> dict[str, Any]:
+        """What a result is made of, so far."""
+        return {
+            "columns": recorder.columns(),
+            "sites": recorder.sites,
+            "run": info._replace(build=self._build),
+            "stderr": recorder.stderr,
+            "incidents": recorder.incidents,
+        }
 
     def _proposer(
         self,

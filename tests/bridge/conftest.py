@@ -18,12 +18,19 @@ from fake_controller import ROOT, Controller, Launch
 def programs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The fake family and ars-host: the one in ARS_HOST, or one built here."""
     where = tmp_path_factory.mktemp("host")
-    compiler = [os.environ.get("CC", "cc"), "-std=gnu11", "-O1", "-g", f"-I{ROOT}/bridge/common"]
+    compiler = [
+        os.environ.get("CC", "cc"),
+        "-std=gnu11",
+        "-O1",
+        "-g",
+        "-DARS__NO_REGISTER",
+        *(f"-I{ROOT}/bridge/{room}" for room in ("include", "common")),
+    ]
     family, host = where / "fake_family", Path(os.environ.get("ARS_HOST", where / "ars-host"))
     subprocess.run([*compiler, str(ROOT / "tests/bridge/fake_family.c"), "-o", str(family)], check=True)
     if not host.exists():
-        sources = [*sorted((ROOT / "bridge/host").glob("*.c")), *sorted((ROOT / "bridge/common").glob("wire*.c"))]
-        subprocess.run([*compiler, *map(str, sources), "-o", str(host), "-lzmq", "-lpthread"], check=True)
+        sources = [*sorted((ROOT / "bridge/host").glob("*.c")), *sorted((ROOT / "bridge/common").glob("*.c"))]
+        subprocess.run([*compiler, *map(str, sources), "-o", str(host), "-lzmq", "-lpthread", "-lm"], check=True)
     return family, host
 
 

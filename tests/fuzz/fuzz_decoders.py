@@ -76,13 +76,13 @@ class _Bytes(ctypes.Structure):
 
 
 class CChecks:
-    """bridge/common/wire*.c as a library of its own."""
+    """bridge/common as a library of its own."""
 
     def __init__(self, directory: Path) -> None:
         path = directory / "wire.so"
-        sources = sorted((ROOT / "bridge" / "common").glob("wire*.c"))
-        compiler = os.environ.get("CC", "cc").split()
-        subprocess.run([*compiler, "-std=gnu11", "-O2", "-fPIC", "-shared", *sources, "-o", path], check=True)
+        sources = sorted((ROOT / "bridge" / "common").glob("*.c"))
+        compiler = [*os.environ.get("CC", "cc").split(), "-std=gnu11", "-O2", "-fPIC", "-shared", "-DARS__NO_REGISTER"]
+        subprocess.run([*compiler, f"-I{ROOT}/bridge/include", *sources, "-lm", "-o", path], check=True)
         library = ctypes.CDLL(str(path))
         self._message = library.ars__check_message
         self._message.argtypes = [ctypes.c_char_p, ctypes.c_size_t, _Sites, ctypes.c_char_p]

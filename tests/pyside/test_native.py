@@ -1,4 +1,4 @@
-"""The binding: its codes and layouts are those of wire.h, read independently here."""
+"""The binding: its codes and layouts are those of dist_list.h and wire.h, read independently here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from ars import _native
 from ars import distributions as ars
 
-HEADER = (Path(__file__).resolve().parents[2] / "bridge" / "common" / "wire.h").read_text(encoding="utf-8")
+COMMON = Path(__file__).resolve().parents[2] / "bridge" / "common"
+HEADER = "".join((COMMON / name).read_text(encoding="utf-8") for name in ("dist_list.h", "wire.h"))
 CODE = re.sub(r"/\*.*?\*/", "", HEADER, flags=re.DOTALL)
 
 

@@ -14,7 +14,7 @@ from ars.columns import Site
 from ars.wire.frames import HEADER, Array, Bytes, expect, header_bytes, pad, read_name, refuse
 
 _SITE = DTYPES["site"]
-SIMULATED = frozenset(range(DistKind.UNIFORM, DistKind.TRUNCATED_NORMAL + 1))  # kinds that a simulator can draw from
+SIMULATED = frozenset(native.N_PARAMS)  # kinds that a simulator can draw from
 SITE_KINDS = {
     SiteKind.SAMPLE: "a latent",
     SiteKind.OBSERVE: "an observation",

@@ -339,7 +339,7 @@ def broken_replies() -> Iterator[tuple[str, str, bytes]]:
     normal = dist(NORMAL, 0.0, 1.0)
     component = (1.0, NORMAL, 0.0, 1.0, 0.0, 0.0)
     yield "replies_none", "0 items", replies()
-    yield "replies_unknown_dist", "distribution kind 16", replies(reply(1, dist(16)))
+    yield "replies_unknown_dist", "distribution kind 999", replies(reply(1, dist(999)))
     yield "replies_nan_parameter", "a parameter is NaN", replies(reply(1, dist(NORMAL, NAN, 1.0)))
     yield "replies_infinite_parameter", "a mean is infinite", replies(reply(1, dist(NORMAL, INF, 1.0)))
     yield "replies_too_few_parameters", "a Normal with one number", replies(reply(1, dist(NORMAL, 0.0)))

@@ -7,7 +7,7 @@ by all sites whose priors are of one family, so the cost does not depend on how 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, NamedTuple
@@ -15,11 +15,12 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ars._native import MAX_COMPONENTS, DistKind
+from ars._native import MAX_COMPONENTS, N_PARAMS, DistKind
 from ars.network.model import features
 from ars.network.model.embeddings import ObservationEncoder
 from ars.network.model.heads import HEADS, HeadSettings, Proposal
 from ars.network.model.inputs import Inputs, distinct
+from ars.network.model.proposals import prior_log_probs
 from ars.network.model.recurrence import run_lstm, run_lstm_on_trees
 from ars.network.model.trace_batch import Batch, TraceBatch, TreeBatch
 from ars.network.model.vocabulary import SiteSpec, Vocabulary
@@ -152,6 +153,7 @@ class ProposalNetwork(nn.Module):
         self.heads = nn.ModuleDict()  # by the name of the prior's kind
         self.register_buffer("kinds", torch.zeros(1, dtype=torch.int64), persistent=False)
         self._families: tuple[DistKind, ...] = ()
+        self._left_to_prior: tuple[DistKind, ...] = ()  # kinds without a head
         self.grow(vocabulary)
 
     # ---- sizes -----------------------------------------------------------------------------------------------------
@@ -208,8 +210,9 @@ class ProposalNetwork(nn.Module):
         self.vocabulary = vocabulary.copy()
         self._grow_sites(new)
         self._grow_categories(vocabulary.categories)
-        present = {site.kind for site in vocabulary}
-        self._families = tuple(sorted(present))
+        present = sorted({site.kind for site in vocabulary})
+        self._families = tuple(kind for kind in present if kind in HEADS)
+        self._left_to_prior = tuple(kind for kind in present if kind not in HEADS)
         for kind in self._families:
             if kind.name not in self.heads:
                 with _seeded(self.seed, "head", kind.name):
@@ -225,7 +228,7 @@ class ProposalNetwork(nn.Module):
         return Growth(resized, added)
 
     def _grow_sites(self, new: list[SiteSpec]) -> None:
-        if unknown := [site for site in new if site.kind not in HEADS]:
+        if unknown := [site for site in new if site.kind not in N_PARAMS]:
             raise ValueError(f"{unknown[0].address!r}: no proposals are known for a {unknown[0].kind.name} prior")
         rows = []
         for site in new:
@@ -359,7 +362,7 @@ class ProposalNetwork(nn.Module):
     def propose(self, out: Tensor, site: Tensor, prior: Tensor, categories: Tensor | None) -> list[Group]:
         """Proposals for n rows: out [n, output_dim], site [n], prior [n, 4], categories [n, C] or None.
 
-        A row whose site is -1 is in no group: the prior proposes there.
+        A row whose site is -1, or whose prior has no head, is in no group: the prior proposes there.
         """
         return [
             Group(proposal.kind, rows, proposal.doubles())
@@ -368,16 +371,17 @@ class ProposalNetwork(nn.Module):
 
     def log_prob(self, out: Tensor, site: Tensor, prior: Tensor, categories: Tensor | None, value: Tensor) -> Tensor:
         """log q of one value per row, float64 [n]."""
-        parts = list(self._proposals(out, site, prior, categories))
+        parts: list[tuple[Tensor, Callable[[Tensor], Tensor]]]
+        parts = [(rows, each.log_prob) for rows, each in self._proposals(out, site, prior, categories)]
+        parts += prior_log_probs(self._left_to_prior, self.kinds[site + 1], prior)
         if sum(len(rows) for rows, _ in parts) != len(site):
             raise ValueError("log_prob: a row has site -1; let the network grow() before it is trained on new sites")
         value = value.to(torch.float64)
         if len(parts) == 1:
-            rows, proposal = parts[0]
-            return proposal.log_prob(value)
+            return parts[0][1](value)
         result = torch.zeros(len(site), dtype=torch.float64, device=value.device)
-        for rows, proposal in parts:
-            result = result.index_copy(0, rows, proposal.log_prob(value[rows]))
+        for rows, log_prob in parts:
+            result = result.index_copy(0, rows, log_prob(value[rows]))
         return result
 
     # ---- training --------------------------------------------------------------------------------------------------

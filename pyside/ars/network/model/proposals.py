@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 import torch
@@ -12,7 +14,7 @@ from torch import Tensor
 from ars._native import DistKind
 from ars.network.model.densities import log_density
 
-__all__ = ["BernoulliProposal", "CategoricalProposal", "MixtureProposal", "Proposal"]
+__all__ = ["BernoulliProposal", "CategoricalProposal", "MixtureProposal", "Proposal", "prior_log_probs"]
 
 COMPONENT_DOUBLES: Final = 6  # on the wire: weight, kind, four parameters
 
@@ -97,3 +99,17 @@ class BernoulliProposal:
         log_yes = torch.log(torch.where(yes, self.p, 1.0))
         log_no = torch.log1p(-torch.where(no, self.p, 0.0))
         return torch.where(yes, log_yes, torch.where(no, log_no, -math.inf))
+
+
+def prior_log_probs(
+    left_to_prior: tuple[DistKind, ...], kind: Tensor, prior: Tensor
+) -> Iterator[tuple[Tensor, Callable[[Tensor], Tensor]]]:
+    """For kinds of priors that have no head: the rows of each, and the log density of their own priors [n, 4]."""
+    for each in left_to_prior:
+        rows = torch.nonzero(kind == int(each)).squeeze(-1)
+        if len(rows):
+            yield rows, partial(_log_prior, each, prior[rows].to(torch.float64).unsqueeze(1))
+
+
+def _log_prior(kind: DistKind, params: Tensor, value: Tensor) -> Tensor:
+    return log_density(kind, params, value).squeeze(1)

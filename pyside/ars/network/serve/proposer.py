@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ars._native import DTYPES, DistKind, ReplyFlag, SiteKind
+from ars._native import DISCRETE, DTYPES, DistKind, ReplyFlag, SiteKind
 from ars.columns import Columns, Site
 from ars.errors import NetworkWarning, ObservationError, ObservationShapeError, ProtocolError
 from ars.network.model.core import ProposalNetwork
@@ -34,7 +34,6 @@ __all__ = ["NetworkProposer", "UsualPriors", "usual_priors"]
 _WIDTH: Final = 4  # parameters of a prior that is not Categorical
 _LISTED: Final = 20  # addresses in a warning
 _REMEMBERED: Final = 1024  # answers that do not depend on the trace
-_DISCRETE: Final = (DistKind.BERNOULLI, DistKind.CATEGORICAL, DistKind.POISSON, DistKind.BINOMIAL)
 
 # A question's bytes: its state (8), its site and instance, how many values it tells (8), these, and the prior.
 _ASKED: Final = slice(8, 16)
@@ -155,7 +154,7 @@ class NetworkProposer:
         if len(sites) > len(self._index):
             new = [self._find(site) for site in sites.all()[len(self._index) :]]
             self._index = np.concatenate([self._index, np.array(new, np.int64)])
-            self._discrete = np.isin(sites.dists, _DISCRETE)
+            self._discrete = np.isin(sites.dists, list(DISCRETE))
 
     def _find(self, site: Site) -> int:
         index = self._network.vocabulary.index(site.address) if site.kind is SiteKind.SAMPLE else -1
