@@ -22,6 +22,7 @@ from ars.runtime.conversation import Conversation, Inbox
 from ars.runtime.interrupts import Interrupts
 from ars.runtime.launch import Family
 from ars.runtime.link import Link
+from ars.runtime.peer import Peer
 from ars.runtime.remote import Listen, Visitor
 from ars.runtime.run_summary import RunSummary
 from ars.wire import Done, Hello, RunConfig, SiteTable
@@ -69,7 +70,7 @@ class Session:
         self._closing = closing or threading.Event()
         self.summary: RunSummary | None = None  # of the last run, whatever ended it
         self._link = Link(self._closing.set)
-        self._family: Family | Visitor
+        self._family: Peer
         try:
             self._socket = self._open_socket()
             if listen is not None:
@@ -78,7 +79,7 @@ class Session:
                 self._family = Family(
                     command, workers=workers, env=env, cwd=cwd, show_stdout=show_stdout, before_start=self._socket.bind
                 )
-                self._link.at_end(self._family.end)
+                self._link.at_end(self._family.end)  # a visitor's processes are not ours to end
         except BaseException:
             self._link.close()
             raise
