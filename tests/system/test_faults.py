@@ -197,6 +197,8 @@ def test_ctrl_c_stops_with_a_summary_and_resume_goes_on(
             *command,
             "--traces",
             "50000000",
+            "--out",
+            str(tmp_path / "interrupted.npz"),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -209,6 +211,9 @@ def test_ctrl_c_stops_with_a_summary_and_resume_goes_on(
     assert re.search(r"interrupted after [\d,]+ of 50,000,000 traces", err)
     assert "the same command goes on with them" in err
     assert "evidence" in out
+    finished = int(re.search(r"interrupted after ([\d,]+)", err)[1].replace(",", ""))  # type: ignore[index]
+    with np.load(tmp_path / "interrupted.npz") as kept:
+        assert len(kept["trace"]) == finished > 0
     assert main([*command, "--traces", "1500", "--out", str(tmp_path / "a.npz")]) == 0
     assert "lost_controller" not in capsys.readouterr().out  # it took its leave
     assert main(["infer", *common, "--traces", "1500", "--out", str(tmp_path / "b.npz")]) == 0

@@ -307,7 +307,7 @@ def test_close_before_a_network_is_checked(
     simulator: Callable[..., ars.Simulator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A posterior looks at the simulator's sites first. It does not start one for that which was closed in between."""
-    proposers = pytest.importorskip("ars.network.proposer")
+    proposers = pytest.importorskip("ars.network.serve.proposer")
     sim = simulator("nested", workers=2)
     network = sim.train(64, lstm_dim=8, batch_size=32, seed=1, progress=False)
     make = proposers.NetworkProposer

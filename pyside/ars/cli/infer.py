@@ -249,6 +249,9 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
         file=sys.stderr,
     )
     if partial is not None and len(partial):
+        if arguments.out is not None:  # before anything is printed: nobody may be there to read it
+            partial.save(arguments.out)
+            print(f"ars infer: the finished traces are in {arguments.out}", file=sys.stderr)
         print(document(partial.diagnostics(), complete=False) if arguments.json else partial.summary())
     if arguments.resume is not None:
         print(f"the finished traces are in {arguments.resume}; the same command goes on with them", file=sys.stderr)

@@ -8,17 +8,24 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ars._native import RunFlag
 from ars.columns import Site
 from ars.errors import StorageError
+from ars.progress import NoProgress
+from ars.proposers import PriorProposer
 from ars.runtime.launch import resolve_command
 from ars.runtime.processes import Processes
+from ars.runtime.recorder import Recorder
 from ars.runtime.session import Session
 from ars.store.executable import Program, loaded_files, read_program
-from ars.store.identity import ELSEWHERE, differences
+from ars.store.identity import ELSEWHERE, behaviour, differences
+from ars.wire import RunConfig
 
 __all__ = ["Identified"]
 
 _log = logging.getLogger(__name__)
+
+_FIRST_TRACES = 4  # of the prior, that a simulator elsewhere is known by
 
 
 class Identified(Processes):
@@ -41,8 +48,13 @@ class Identified(Processes):
 
     def _ready(self, sites: Sequence[Site] = ()) -> Session:
         """The running family, started if there is none; its files are looked at before and after."""
-        if self._listen is not None or self.running:
+        if self.running:
             return super()._ready(sites)
+        if self._listen is not None:
+            session = super()._ready(sites)
+            if self._expected is not None:
+                self._check_expected(self._expected)
+            return session
         self._files = self._started_as = None
         self._build = ""
         before = None
@@ -63,7 +75,9 @@ class Identified(Processes):
 
     def _check_expected(self, expected: Mapping[str, Any]) -> None:
         odd = ["its files were replaced while it started"]
-        if self._files is not None:
+        if self._listen is not None:
+            odd = differences({"simulator": dict(expected)}, {"simulator": self._identity_elsewhere()})
+        elif self._files is not None:
             odd = differences({"simulator": dict(expected)}, {"simulator": self._hashed(self._files)})
         if odd:
             raise StorageError(
@@ -90,9 +104,9 @@ class Identified(Processes):
     def _simulator_identity(self, lease: int | None = None) -> dict[str, Any]:
         """Of the simulator that the next run uses. Starts it, again if its files were replaced in the meantime."""
         if self._listen is not None:
-            name = self._listen.endpoint
-            command = [] if self.command == (name,) else [os.path.basename(self.command[0]), *self.command[1:]]
-            return {"command": command, "executable": ELSEWHERE, "files": {}}
+            with self._exclusively(lease):
+                self._ready()
+                return self._identity_elsewhere()
         with self._exclusively(lease):
             if self.running and not self._still_the_same():
                 _log.info("%s was rebuilt since it was started: it is started again", self.command[0])
@@ -106,6 +120,25 @@ class Identified(Processes):
             )
         return self._hashed(self._files)
 
+    def _identity_elsewhere(self) -> dict[str, Any]:
+        """Of a simulator whose files are on another machine: it is known by its first traces."""
+        assert self._listen is not None and self._session is not None
+        command = [os.path.basename(self.command[0]), *self.command[1:]]
+        if self.command == (self._listen.endpoint,):
+            command = []
+        config = RunConfig(
+            seed=0,
+            n_traces=_FIRST_TRACES,
+            flags=RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS,
+            max_tries=self.limits.max_tries,
+            trace_timeout=self.limits.trace_timeout,
+            try_timeout=self.limits.try_timeout,
+        )
+        recorder = Recorder(_FIRST_TRACES, "zero", NoProgress(), seed=0)
+        self._one_run(self._session, config, PriorProposer(), recorder, None)
+        first = behaviour(recorder.columns(), recorder.sites)
+        return {"command": command, "executable": ELSEWHERE, "first_traces": first, "files": {}}
+
     def _still_the_same(self) -> bool:
         """Whether what runs is what the files hold now."""
         if self._files is None or not self._files.unchanged():
@@ -117,7 +150,7 @@ class Identified(Processes):
     @contextlib.contextmanager
     def _only_as(self, identity: Mapping[str, Any]) -> Iterator[None]:
         """In the block, a simulator with other files is not started."""
-        self._expected = identity if self._listen is None else None
+        self._expected = identity
         try:
             yield
         finally:

@@ -10,13 +10,14 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ars._native import RunFlag
+from ars.columns import Columns, Site
 from ars.store.code_identity import describe_proposal, described_value
 from ars.wire import RunConfig
 
@@ -25,7 +26,16 @@ if TYPE_CHECKING:
     from ars.proposers import Proposal
     from ars.runtime.limits import Limits
 
-__all__ = ["ELSEWHERE", "data_identity", "differences", "digest", "network_identity", "proposed_by", "run_identity"]
+__all__ = [
+    "ELSEWHERE",
+    "behaviour",
+    "data_identity",
+    "differences",
+    "digest",
+    "network_identity",
+    "proposed_by",
+    "run_identity",
+]
 
 ELSEWHERE: Final = "(elsewhere)"  # the executable of a simulator that was started by somebody else
 
@@ -125,6 +135,22 @@ def network_identity(network: Network) -> dict[str, Any]:
     return {"sha256": whole.hexdigest()}
 
 
+def behaviour(columns: Columns, sites: Sequence[Site]) -> str:
+    """A SHA-256 of everything that traces of the prior drew, observed and gave as results.
+
+    It stands for a simulator whose files cannot be seen. Sites count by their addresses, so that the order in which a
+    family met them does not matter.
+    """
+    whole = hashlib.sha256(columns.traces["failure"].tobytes() + columns.values.tobytes())
+    for site in sorted(sites, key=lambda site: (site.address, site.kind)):
+        mine = columns.samples[columns.samples["site"] == site.id]
+        parts = [np.ascontiguousarray(mine[name]).tobytes() for name in ("instance", "value", "log_p")]
+        parts.append(columns.loops["tries"][columns.loops["site"] == site.id].tobytes())
+        for part in (f"{site.address} {int(site.kind)}".encode(), *parts):
+            whole.update(len(part).to_bytes(8, "little") + part)
+    return whole.hexdigest()
+
+
 def digest(identity: Mapping[str, Any]) -> str:
     """The SHA-256 of an identity, whatever the order of its names."""
     return _sha256(json.dumps(identity, sort_keys=True, separators=(",", ":")).encode())
@@ -170,6 +196,8 @@ def _program_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iter
             )
         else:
             yield f"the executable changed ({_file_word(before, after)})"
+    if before == after == ELSEWHERE and old.get("first_traces") != new.get("first_traces"):
+        yield "its first traces are not those that the run began with: it was rebuilt, or is another one"
     here, there = old.get("files") or {}, new.get("files") or {}
     for name in [*there, *(name for name in here if name not in there)]:
         if here.get(name) != there.get(name):
