@@ -47,14 +47,16 @@ class Identified(Processes):
         return program._replace(command=(os.path.basename(self.command[0]), *self.command[1:]))
 
     def _ready(self, sites: Sequence[Site] = ()) -> Session:
-        """The running family, started if there is none; its files are looked at before and after."""
+        """The running family, started if there is none, and then compared with the one that the run must have."""
         if self.running:
             return super()._ready(sites)
-        if self._listen is not None:
-            session = super()._ready(sites)
-            if self._expected is not None:
-                self._check_expected(self._expected)
-            return session
+        session = super()._ready(sites) if self._listen is not None else self._start_here(sites)
+        if self._expected is not None:
+            self._check_expected(self._expected)
+        return session
+
+    def _start_here(self, sites: Sequence[Site]) -> Session:
+        """Starts the family, and looks at its files before and after."""
         self._files = self._started_as = None
         self._build = ""
         before = None
@@ -69,8 +71,6 @@ class Identified(Processes):
                 self._files, self._started_as = files, before
             else:
                 self._build = ""
-        if self._expected is not None:
-            self._check_expected(self._expected)
         return session
 
     def _check_expected(self, expected: Mapping[str, Any]) -> None:

@@ -108,8 +108,8 @@ class Processes:
         seconds. If it is lost, the run waits for another. limits: as of Simulator; the number of workers and the limits
         on processes, snapshots and memory are set where it is started. insecure_loopback: no keys, for
         tcp://127.0.0.1:PORT on a machine without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
-        command: what is started there, which we only name it by. announce: called, whenever we begin to wait, with the
-        address and the line to run there.
+        command: the remote command line; used only to label the run. announce: called whenever the wait begins, with
+        the address and the line to run there.
         """
         simulator = cls([endpoint] if command is None else command, startup_timeout=startup_timeout, **limits)
         keys = None if key is None else read_keys(key)
