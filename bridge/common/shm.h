@@ -28,7 +28,7 @@
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
-#define ARS__SHM_VERSION 7u
+#define ARS__SHM_VERSION 8u
 
 enum {
     ARS__MAX_CHANNELS = 65536,
@@ -131,7 +131,7 @@ struct ars__first {
     _Alignas(8) unsigned char reply[ARS_WIRE_MAX_STEP];
 };
 
-/* What the continuations of a loop's entry have counted; the end of an ars_wire_loop. */
+/* What the continuations of a loop's entry have counted; copied into its ars_wire_loop. */
 struct ars__estimate {
     uint64_t tries_q;
     uint64_t accepted_q;

@@ -107,16 +107,6 @@ static bool check_slots(struct host *host, const struct worker *worker, const st
     return true;
 }
 
-static void count_continuations(struct host *host, const struct record *r) {
-    for (uint32_t i = 0; i < r->view.trace.n_loops; i++) {
-        struct ars_wire_loop l;
-        memcpy(&l, r->loops + i * sizeof l, sizeof l);
-        host->run.counters.continuations += l.forks;
-        host->run.counters.tries_q += l.tries_q;
-        host->run.counters.tries_p += l.tries_p;
-    }
-}
-
 /* The trace at worker->parsed is over, for good or bad. */
 static void account(struct host *host, struct worker *worker, const struct record *r,
                     const struct ars_wire_failure *failure) {
@@ -130,7 +120,6 @@ static void account(struct host *host, struct worker *worker, const struct recor
         else
             host_columns_fail(host, &f, r->view.trace.snapshots);
     } else {
-        count_continuations(host, r);
         host_columns_add(host, &r->view);
     }
     memcpy(&header, worker->bytes.data + worker->parsed, sizeof header);
@@ -166,6 +155,7 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
     memcpy(&l, r->loops + loop * sizeof l, sizeof l);
     ars__estimate_put(&s->estimate, &l);
     l.forks = s->forks;
+    l.method = ARS_METHOD_FORK;
     memcpy(r->loops + loop * sizeof l, &l, sizeof l);
     /* Its continuation may have died with a question in the mailbox, which must not pass for one of the next trace. */
     if (status == ARS__SLOT_FAILED) host_relay_forget(host, (uint32_t)(worker - host->workers), slot);

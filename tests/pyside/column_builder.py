@@ -82,7 +82,7 @@ def pack(traces: list[Trace]) -> Columns:
         rows["loops"] += [
             (
                 *(loop.site, loop.instance, loop.parent, 0, loop.tries, loop.log_ratio_rejected),
-                *(loop.tries_q, loop.accepted_q, loop.runs_p, loop.tries_p, loop.s_pq_sum),
+                *(loop.tries_q, loop.accepted_q, loop.runs_p, loop.tries_p, loop.s_pq_sum, 0, 0, 0, 0, 0),
             )
             for loop in t.loops
         ]

@@ -29,6 +29,8 @@ def enum_of_the_header(name: str) -> dict[str, int]:
         (_native.RunFlag, "ars_run_flags", "ARS_RUN_"),
         (_native.SiteKind, "ars_site_kind", "ARS_SITE_"),
         (_native.DistKind, "ars_dist_kind", "ARS_DIST_"),
+        (_native.LoopMethod, "ars_loop_method", "ARS_METHOD_"),
+        (_native.ForkReason, "ars_fork_reason", "ARS_REASON_"),
         (_native.ReplyFlag, "ars_reply_flags", "ARS_REPLY_"),
         (_native.FailureKind, "ars_failure_kind", "ARS_FAIL_"),
     ],
