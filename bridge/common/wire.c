@@ -99,21 +99,21 @@ bool ars__check_step(const void *bytes, size_t size, ars__known_sites sites, siz
     for (uint32_t i = 0; i < s.n_told; i++) {
         struct ars_wire_told told;
         memcpy(&told, (const unsigned char *)bytes + sizeof s + i * sizeof told, sizeof told);
-        if (!is_site(sites, told.site, ARS_SITE_SAMPLE))
-            return bad(why, "told of %u, which is no sample site", told.site);
-        if (!finite_number(told.value)) return bad(why, "told of a value that is not finite at site %u", told.site);
+        if (!is_site(sites, told.site_id, ARS_SITE_SAMPLE))
+            return bad(why, "told of %u, which is no sample site", told.site_id);
+        if (!finite_number(told.value)) return bad(why, "told of a value that is not finite at site %u", told.site_id);
     }
     size_t dist = 0;
-    if (s.site != ARS_NO_SITE) {
-        if (!is_site(sites, s.site, ARS_SITE_SAMPLE))
-            return bad(why, "asked about %u, which is no sample site", s.site);
+    if (s.site_id != ARS_NO_SITE) {
+        if (!is_site(sites, s.site_id, ARS_SITE_SAMPLE))
+            return bad(why, "asked about %u, which is no sample site", s.site_id);
         const unsigned char *prior = (const unsigned char *)bytes + at;
         if (!ars__check_dist(prior, s.size - at, ARS__AS_PRIOR, &dist, why)) return false;
         uint16_t kind;
         memcpy(&kind, prior, sizeof kind);
-        if (sites.dists && sites.dists[s.site] != kind)
-            return bad(why, "site %u has distribution kind %u, and was announced with %u", s.site, (unsigned)kind,
-                       (unsigned)sites.dists[s.site]);
+        if (sites.dists && sites.dists[s.site_id] != kind)
+            return bad(why, "site %u has distribution kind %u, and was announced with %u", s.site_id, (unsigned)kind,
+                       (unsigned)sites.dists[s.site_id]);
     }
     if (at + dist != s.size) return bad(why, "a step request of %u bytes has content for %zu", s.size, at + dist);
     *used = s.size;

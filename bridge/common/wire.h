@@ -122,13 +122,13 @@ struct ars_wire_dist {
 };
 
 struct ars_wire_told {
-    uint32_t site;
+    uint32_t site_id;
     uint32_t instance;
     double value;
 };
 
 /* STEPS: the header's count is the number of these. Each is followed by n_told ars_wire_told (the latents drawn since
- * `state` was made, oldest first), then by the prior as an ars_wire_dist. A request with site ARS_NO_SITE only tells:
+ * `state` was made, oldest first), then by the prior as an ars_wire_dist. A request with site_id ARS_NO_SITE only tells:
  * it has no prior, and its reply has only a new state. */
 enum ars_no_site { ARS_NO_SITE = 0x7fffffff };
 struct ars_wire_step {
@@ -136,7 +136,7 @@ struct ars_wire_step {
     uint32_t ticket; /* filled in by the host; the reply repeats it */
     uint64_t trace;
     uint64_t state; /* 0: the start of the trace */
-    uint32_t site;
+    uint32_t site_id;
     uint32_t instance;
     uint32_t n_told;
     uint32_t reserved;
@@ -174,7 +174,7 @@ struct ars_wire_trace {
 };
 
 struct ars_wire_sample {
-    uint32_t site;
+    uint32_t site_id;
     uint32_t instance;
     int32_t loop;      /* index of the innermost enclosing loop among this trace's loops; -1: none */
     uint16_t prior;    /* enum ars_dist_kind */
@@ -188,7 +188,7 @@ struct ars_wire_sample {
  * The values of one trace come in this order: observes,
  * results, prior parameters of samples, prior parameters of rejected samples. */
 struct ars_wire_values {
-    uint32_t site;
+    uint32_t site_id;
     uint32_t n;
     double log_p; /* observes: the log density of these values; results: 0 */
 };
@@ -220,7 +220,7 @@ enum ars_fork_reason {
 };
 
 struct ars_wire_loop {
-    uint32_t site;
+    uint32_t site_id;
     uint32_t instance;
     int32_t parent;            /* index of the enclosing loop among this trace's loops; -1: none */
     uint32_t forks;            /* continuations forked */
@@ -242,7 +242,7 @@ struct ars_wire_loop {
  * n_samples items of the rejected column (ars_wire_sample, whose `loop` is then the index of this try). Before them came
  * the first `prefix` samples of its parent, and what came before those. */
 struct ars_wire_try {
-    uint32_t site;     /* of the loop */
+    uint32_t site_id;  /* of the loop */
     uint32_t instance; /* of the loop */
     int32_t parent;    /* index of the rejected try around it among this trace's tries; -1: none, the trace itself */
     uint32_t prefix;   /* samples of the parent, or of the trace, drawn before the loop was entered */
@@ -279,9 +279,9 @@ struct ars_wire_failure {
     uint64_t trace;
     uint32_t kind;
     int32_t detail;
-    uint32_t loop;  /* site of the innermost open loop; ARS_NO_SITE: none, or not known */
-    uint32_t site;  /* the last sample, observation or result that was reached; ARS_NO_SITE: none, or not known */
-    char text[512]; /* what, where and what to do; zero-terminated */
+    uint32_t loop_id; /* site of the innermost open loop; ARS_NO_SITE: none, or not known */
+    uint32_t site_id; /* the last sample, observation or result that was reached; ARS_NO_SITE: none, or not known */
+    char text[512];   /* what, where and what to do; zero-terminated */
 };
 
 struct ars_wire_done {

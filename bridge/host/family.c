@@ -73,9 +73,9 @@ void host_family_condemn(struct host *host, uint32_t w, enum ars_failure_kind ki
 /* ---- a death ----------------------------------------------------------------------------------------------------- */
 
 void host_family_where(const struct host *host, const struct ars__where *where, struct ars_wire_failure *failure) {
-    failure->loop = host_site_or_none(host, atomic_load(&where->loop_id), 1u << ARS_SITE_LOOP);
-    failure->site = host_site_or_none(host, atomic_load(&where->site_id),
-                                      1u << ARS_SITE_SAMPLE | 1u << ARS_SITE_OBSERVE | 1u << ARS_SITE_RESULT);
+    failure->loop_id = host_site_or_none(host, atomic_load(&where->loop_id), 1u << ARS_SITE_LOOP);
+    failure->site_id = host_site_or_none(host, atomic_load(&where->site_id),
+                                         1u << ARS_SITE_SAMPLE | 1u << ARS_SITE_OBSERVE | 1u << ARS_SITE_RESULT);
 }
 
 static struct ars_wire_failure failure_of(const struct host *host, const struct worker *worker, int status) {
@@ -174,8 +174,8 @@ static void fork_failed(struct host *host, uint32_t w, int status, bool area) {
                                            : area  ? ARS_FAIL_MEMORY
                                                    : ARS_FAIL_FORK,
                                    .detail = status,
-                                   .loop = ARS_NO_SITE,
-                                   .site = ARS_NO_SITE};
+                                   .loop_id = ARS_NO_SITE,
+                                   .site_id = ARS_NO_SITE};
     if (area)
         snprintf(f->text, sizeof f->text,
                  "the system refused to open a worker's part of the shared memory (mprotect), %d times in a row: %s. "

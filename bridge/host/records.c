@@ -164,11 +164,11 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
         if (!ars__check_failure(failure, host_sites_known(host), &why)) {
             failure->kind = ARS_FAIL_PROTOCOL;
             failure->detail = 0;
-            failure->loop = failure->site = ARS_NO_SITE;
+            failure->loop_id = failure->site_id = ARS_NO_SITE;
             snprintf(failure->text, sizeof failure->text, "a continuation failed in an unknown way: %s", why.text);
         }
     } else if (status == ARS__SLOT_DONE && (l.tries_q != wanted->tries_q || l.runs_p != wanted->runs_p)) {
-        *failure = (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop = l.site, .site = ARS_NO_SITE};
+        *failure = (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop_id = l.site_id, .site_id = ARS_NO_SITE};
         snprintf(failure->text, sizeof failure->text,
                  "a loop has %llu tries under q and %llu runs under p, which are not the %u and %u that were asked for",
                  (unsigned long long)l.tries_q, (unsigned long long)l.runs_p, wanted->tries_q, wanted->runs_p);
@@ -198,7 +198,7 @@ static bool collect(struct host *host, struct worker *worker) {
     if (worker->at_work) return false;
     if (!worker->snapshot_failure.kind && !ars__check_trace(&r.view, host_sites_known(host), &why)) {
         worker->snapshot_failure =
-            (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop = ARS_NO_SITE, .site = ARS_NO_SITE};
+            (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop_id = ARS_NO_SITE, .site_id = ARS_NO_SITE};
         snprintf(worker->snapshot_failure.text, sizeof worker->snapshot_failure.text,
                  "the results of a continuation make no sense: %s", why.text);
     }

@@ -46,13 +46,13 @@ static size_t build_step(unsigned char *out, uint32_t site_id, uint32_t instance
     const struct ars_wire_sample *s = (void *)ars__me.trace.samples.bytes;
     struct ars_wire_step step = {.trace = ars__me.trace_number,
                                  .state = ars__me.state,
-                                 .site = site_id,
+                                 .site_id = site_id,
                                  .instance = instance,
                                  .n_told = (uint32_t)n};
     size_t size = sizeof step;
     for (size_t i = 0; i < n; i++) {
         const struct ars_wire_sample *from = &s[ars__me.told + i];
-        struct ars_wire_told told = {from->site, from->instance, from->value};
+        struct ars_wire_told told = {from->site_id, from->instance, from->value};
         memcpy(out + size, &told, sizeof told);
         size += sizeof told;
     }

@@ -49,8 +49,8 @@ static const char *failure_name(enum ars_failure_kind kind) {
 }
 
 void ars__where_read(const struct ars__where *where, struct ars_wire_failure *failure) {
-    failure->loop = where ? atomic_load_explicit(&where->loop_id, memory_order_relaxed) : ARS_NO_SITE;
-    failure->site = where ? atomic_load_explicit(&where->site_id, memory_order_relaxed) : ARS_NO_SITE;
+    failure->loop_id = where ? atomic_load_explicit(&where->loop_id, memory_order_relaxed) : ARS_NO_SITE;
+    failure->site_id = where ? atomic_load_explicit(&where->site_id, memory_order_relaxed) : ARS_NO_SITE;
 }
 
 _Noreturn void ars__fail(enum ars_failure_kind kind, int detail, const char *format, ...) {

@@ -162,9 +162,9 @@ struct ars__loop *ars__loop_open(ars__loop_mark *mark, const char *frame) {
     }
     char name[ARS_WIRE_MAX_NAME + 1];
     ars__loop_name(mark, name, sizeof name);
-    struct ars_wire_loop record = {.site = ars__site_id(name, ARS_SITE_LOOP, 0), .parent = parent, .tries = 1};
-    record.instance = ars__instance_take(record.site);
-    loop->site_id = record.site;
+    struct ars_wire_loop record = {.site_id = ars__site_id(name, ARS_SITE_LOOP, 0), .parent = parent, .tries = 1};
+    record.instance = ars__instance_take(record.site_id);
+    loop->site_id = record.site_id;
     loop->record = (int32_t)ars__n_loops(t);
     ars__buffer_add(&t->loops, &record, sizeof record);
     ars__buffer_add(&t->slots, &(uint32_t){ARS__NO_SLOT}, sizeof(uint32_t));

@@ -216,14 +216,14 @@ void ars__snapshots_await(void) {
         struct ars__snapshot *s = slot_at(slot);
         int status;
         reap_slot(slot, &status);
-        ars__ahead_learn(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site, s->asked_ahead,
+        ars__ahead_learn(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site_id, s->asked_ahead,
                          s->used_ahead);
         uint32_t said = atomic_load(&s->status);
         if (said != ARS__SLOT_PARKED && said != ARS__SLOT_RUNNING) continue;
         if (!s->failure.kind) {
             int n;
             const char *loop =
-                ars__site_address(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site, &n);
+                ars__site_address(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site_id, &n);
             char name[200];
             snprintf(name, sizeof name, "%.*s", n, loop);
             bool under_p = said == ARS__SLOT_RUNNING && s->estimate.tries_q >= s->want_tries_q;

@@ -211,6 +211,10 @@ def failure_name(code: int) -> str:
         return f"unknown_{code}"
 
 
+# What ``post.columns`` and files on disk call a field, where the header has another name for it.
+_FIELD_NAMES: Final = {"site_id": "site", "loop_id": "loop"}
+
+
 def _dtype(ctype: Any) -> np.dtype[Any]:
     if ctype.kind == "primitive":
         codes = {"char": "S1", "double": "<f8", "float": "<f4"}
@@ -223,7 +227,7 @@ def _dtype(ctype: Any) -> np.dtype[Any]:
     if ctype.kind == "struct":
         return np.dtype(
             {
-                "names": [name for name, _ in ctype.fields],
+                "names": [_FIELD_NAMES.get(name, name) for name, _ in ctype.fields],
                 "formats": [_dtype(field.type) for _, field in ctype.fields],
                 "offsets": [field.offset for _, field in ctype.fields],
                 "itemsize": ffi.sizeof(ctype),
