@@ -25,7 +25,7 @@ enum {
     FADING = 4096     /* guesses after which older ones count half */
 };
 
-static struct ars__guesses *const guesses = &ars__me.guesses;
+#define guesses (&ars__me.kept->guesses)
 
 /* One question of the script, before its prior. */
 struct ars__scripted {
@@ -255,8 +255,8 @@ void ars__ahead_begin(uint32_t number) {
 }
 
 uint32_t ars__ahead_used_in_place(void) {
-    uint32_t used = ars__me.used_in_place;
-    ars__me.used_in_place = 0;
+    uint32_t used = guesses->used_in_place;
+    guesses->used_in_place = 0;
     return used;
 }
 
@@ -268,7 +268,7 @@ const unsigned char *ars__ahead_find(const unsigned char *request, size_t size, 
         return NULL;
     }
     ars__me.ahead = a->next;
-    ++*(ars__me.snapshot ? &ars__me.snapshot->used_ahead : &ars__me.used_in_place);
+    ++*(ars__me.snapshot ? &ars__me.snapshot->used_ahead : &guesses->used_in_place);
     *reply_size = a->reply_size;
     return guessed + size;
 }

@@ -9,6 +9,7 @@
 #include "fail.h"
 #include "family.h"
 #include "process.h"
+#include "rewind.h"
 #include "trace.h"
 
 /* One list; the numbers are those of wire.h. */
@@ -54,6 +55,8 @@ void ars__where_read(const struct ars__where *where, struct ars_wire_failure *fa
 }
 
 _Noreturn void ars__fail(enum ars_failure_kind kind, int detail, const char *format, ...) {
+    /* The loop is forked then, and the forked continuation fails in the same way. */
+    if (ars__rewinding()) ars__rewind_refuse(ARS_REASON_FAILURE, (int32_t)kind);
     struct ars_wire_failure failure = {.trace = ars__me.trace_number, .kind = kind, .detail = detail};
     ars__where_read(ars__me.where, &failure);
     va_list args;
