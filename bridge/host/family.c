@@ -15,6 +15,7 @@
 #include "crash_says.h"
 #include "family.h"
 #include "host.h"
+#include "methods.h"
 #include "records.h"
 #include "relay.h"
 #include "replay.h"
@@ -105,7 +106,7 @@ static void account(struct host *host, struct worker *worker, int status) {
     if (worker->finished == worker->count) return;
     bool killed = worker->doom.kind != 0;
     bool innocent = worker->last_failed || (killed && worker->doom.trace != host_current_trace(worker));
-    if (!innocent) {
+    if (!innocent && (killed || !host_methods_died(host, (uint32_t)(worker - host->workers), status))) {
         struct ars_wire_failure failure = killed ? worker->doom : failure_of(host, worker, status);
         bool slow = failure.kind == ARS_FAIL_TIMEOUT || failure.kind == ARS_FAIL_TRY_TIMEOUT;
         if (slow || !host_replay(host, &failure)) {
@@ -145,6 +146,8 @@ static void reset(struct host *host, uint32_t w) {
     atomic_store(&shared->snapshots_alive, 0);
     host_family_count(host, w);
     atomic_store(&shared->where.stray, 0);
+    atomic_store(&shared->where.rewind, ARS__REWIND_NOT);
+    atomic_store(&shared->n_missed, 0);
     atomic_store(&shared->where.pid, 0);
     atomic_store(&shared->where.beat, (atomic_load(&shared->where.beat) | 1) + 1); /* not in a try */
     struct buffer kept = worker->bytes;

@@ -8,6 +8,7 @@
 #include "futex.h"
 #include "host.h"
 #include "link.h"
+#include "methods.h"
 #include "records.h"
 #include "relay.h"
 #include "replay.h"
@@ -107,6 +108,15 @@ static bool check_slots(struct host *host, const struct worker *worker, const st
     return true;
 }
 
+static void note_methods(struct host *host, const struct worker *worker, const struct record *r) {
+    for (uint32_t i = 0; i < r->view.trace.n_loops; i++) {
+        struct ars_wire_loop l;
+        memcpy(&l, r->loops + i * sizeof l, sizeof l);
+        host_methods_note(host, &l);
+    }
+    host_methods_take_missed(host, (uint32_t)(worker - host->workers));
+}
+
 /* The trace at worker->parsed is over, for good or bad. */
 static void account(struct host *host, struct worker *worker, const struct record *r,
                     const struct ars_wire_failure *failure) {
@@ -120,6 +130,7 @@ static void account(struct host *host, struct worker *worker, const struct recor
         else
             host_columns_fail(host, &f, r->view.trace.snapshots);
     } else {
+        note_methods(host, worker, r);
         host_columns_add(host, &r->view);
     }
     memcpy(&header, worker->bytes.data + worker->parsed, sizeof header);
@@ -153,6 +164,7 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
     struct ars_wire_loop l;
     ars__why why;
     memcpy(&l, r->loops + loop * sizeof l, sizeof l);
+    if (status == ARS__SLOT_DONE) host_methods_compare(&l, &s->estimate);
     ars__estimate_put(&s->estimate, &l);
     l.forks = s->forks;
     l.method = ARS_METHOD_FORK;

@@ -70,7 +70,7 @@ void ars__habits_learn(void) {
     const uint32_t *slots = (const void *)ars__me.trace.slots.bytes;
     for (size_t i = 0; i < ars__n_loops(&ars__me.trace); i++) {
         if (!loops[i].rewinds) continue;
-        struct ars__habit *h = habit_of(loops[i].site);
+        struct ars__habit *h = habit_of(loops[i].site_id);
         h->survived++;
         h->checked += slots[i] != ARS__NO_SLOT;
     }

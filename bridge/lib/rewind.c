@@ -54,13 +54,19 @@ static void say(enum ars__rewind_state state, uint32_t loop_id) {
     atomic_store_explicit(&ars__me.where->rewind, state, memory_order_relaxed);
 }
 
-/* Memory is lost. Random streams have names, so another process makes the same trace again, and expects these pages. */
-_Noreturn static void begin_again(struct ars__rewind *r) {
+/* What this process had not expected, others will. */
+static void report_missed(const struct ars__rewind *r) {
     struct ars__worker *mine = ars__me.mine;
     const uint32_t most = sizeof mine->missed / sizeof *mine->missed;
     const uint32_t n = r->pages.n_missed < most ? r->pages.n_missed : most;
+    if (atomic_load(&mine->n_missed)) return; /* the last ones are still there */
     for (uint32_t i = 0; i < n; i++) mine->missed[i] = r->pages.missed[i];
     atomic_store(&mine->n_missed, n);
+}
+
+/* Memory is lost. Random streams have names, so another process makes the same trace again. */
+_Noreturn static void begin_again(struct ars__rewind *r) {
+    report_missed(r);
     atomic_store(&ars__me.where->rewind, ARS__REWIND_LOST);
     ars__pages_forget(&r->pages);
     for (;;) ars__raw(SYS_exit_group, ARS__EXIT_FAILED, 0, 0, 0, 0, 0);
@@ -155,6 +161,7 @@ static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) 
 static void end(struct ars__rewind *r) {
     r->running = false;
     r->clean = r->pages.n_missed ? 0 : r->clean + 1;
+    if (r->pages.n_missed) report_missed(r);
     say(ARS__REWIND_NOT, ARS_NO_SITE);
     ars__pages_forget(&r->pages);
     ars__guard_leave(&r->guard);

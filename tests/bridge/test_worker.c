@@ -50,6 +50,7 @@ static void work(void) {
     ars__me.channel = &ars__me.mine->channel;
     ars__me.where = &ars__me.mine->where;
     ars__me.max_processes = 1000;
+    ars__kept_make();
     for (int i = 0; i < TRACES; i++) {
         ars_next_trace();
         model();
