@@ -18,6 +18,7 @@ from ars._native import RunFlag
 from ars.arguments import check_posterior_options, choice, first_of, integer, observed_arrays, renamed, seed_or_random
 from ars.budget import Budget
 from ars.columns import Columns, Site
+from ars.continuations import continuation_flags
 from ars.errors import ArsError, NetworkError, RunInterrupted
 from ars.extras import one_torch_thread, torch_needed
 from ars.posterior import Posterior, RunInfo, Traces
@@ -25,7 +26,6 @@ from ars.progress import NoProgress, Progress, make_progress
 from ars.proposers import HandProposer, PriorProposer, Proposal, Proposer
 from ars.results.continuations import report_continuations
 from ars.results.zero_likelihood import warn_of_impossible
-from ars.continuations import continuation_flags
 from ars.runtime.identified import Identified
 from ars.runtime.recorder import Recorder
 from ars.runtime.replay_advice import Replay, observe_options

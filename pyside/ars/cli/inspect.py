@@ -153,7 +153,7 @@ def _show_loops(traces: Traces, estimated: Loops) -> None:
     n = max(len(traces), 1)
     rows = []
     for loop in traces.loops.values():
-        how = estimated[loop.address] if loop.address in estimated else loop
+        how = estimated.get(loop.address, loop)
         why = how.reason or ("rewound and forked numbers were equal" if how.method == "both" else "")
         rows.append((loop.address, loop.entries / n, loop.mean_tries, 1 / loop.mean_tries, how.method, how.pages, why))
     _table("loops", ("address", "per trace", "tries", "acceptance", "estimated by", "pages", "why"), rows)

@@ -142,7 +142,7 @@ def continuation_line(stats: Mapping[str, float], loops: Array) -> str:
     line = f"continuations: {counts['rewinds']:,} rewound, {counts['forks']:,} forked"
     refusal = _refusal_by_the_system(loops)
     if not refusal and counts["rewinds_refused"]:
-        refusal = f"{counts['rewinds_refused']:,} loop entries could not be rewound"
+        refusal = f"loop entries that could not be rewound: {counts['rewinds_refused']:,}"
     return f"{line} ({refusal})" if refusal else line
 
 

@@ -31,7 +31,7 @@ class Estimates:
     if TYPE_CHECKING:  # Posterior has these
         run: RunInfo
         columns: Columns
-        stats: Mapping[str, float]
+        stats: dict[str, float]
         failures: Failures
         loops: Loops
         results: Mapping[str, Floats]

@@ -36,7 +36,7 @@ name_to_handle_at open_by_handle_at clock_adjtime syncfs sendmmsg setns getcpu p
 finit_module sched_setattr sched_getattr renameat2 seccomp getrandom memfd_create kexec_file_load bpf execveat
 userfaultfd membarrier mlock2 copy_file_range preadv2 pwritev2 pkey_mprotect pkey_alloc pkey_free statx io_pgetevents
 rseq
-""".split()
+"""
 
 _LATER_FROM: Final = 424  # later numbers are the same on all machines
 _LATER: Final = """
@@ -44,7 +44,7 @@ pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move
 pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 process_madvise epoll_pwait2 mount_setattr quotactl_fd
 landlock_create_ruleset landlock_add_rule landlock_restrict_self memfd_secret process_mrelease futex_waitv
 set_mempolicy_home_node
-""".split()
+"""
 
 
 def system_call(number: int) -> str:
@@ -60,7 +60,7 @@ def system_call(number: int) -> str:
     str
         "system call write", or "system call 1234" if the number has no name here.
     """
-    for first, names in ((0, _FIRST), (_LATER_FROM, _LATER)):
+    for first, names in ((0, _FIRST.split()), (_LATER_FROM, _LATER.split())):
         if first <= number < first + len(names):
             return f"system call {names[number - first]}"
     return f"system call {number}"

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ars.failures import Failure
 from ars.continuations import MODES
+from ars.failures import Failure
 from ars.runtime.limits import Limits
 
 __all__ = ["Replay", "limit_options", "observe_options"]
