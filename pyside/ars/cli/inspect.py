@@ -104,12 +104,11 @@ def _inspect_simulator(arguments: argparse.Namespace) -> int:
     print(f"{' '.join(sim.command)}: {len(traces):,} traces")
     if traces.failures:
         print(traces.failures)
-    _show_sites(traces, network)
-    _show_loops(traces, estimated)
+    _show_sites(traces, network, estimated)
     return _compare(network, traces.sites) if network is not None else 0
 
 
-def _show_sites(traces: Traces, network: Network | None) -> None:
+def _show_sites(traces: Traces, network: Network | None, estimated: Loops) -> None:
     from ars._native import SiteKind
     from ars.columns import offsets, trace_of
 
@@ -135,6 +134,7 @@ def _show_sites(traces: Traces, network: Network | None) -> None:
             rows[site.kind].append((site.address, *((kind,) if site.kind is SiteKind.OBSERVE else ()), share, numbers))
     known_head = () if network is None else ("known",)
     _table("latents", ("address", "prior", "in traces", "per trace", *known_head), rows[SiteKind.SAMPLE])
+    _show_loops(traces, estimated)
     _table("observations", ("name", "distribution", "in traces", "numbers"), rows[SiteKind.OBSERVE])
     _table("results", ("name", "in traces", "numbers"), rows[SiteKind.RESULT])
 
