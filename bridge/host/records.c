@@ -167,7 +167,6 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
     if (status == ARS__SLOT_DONE) host_methods_compare(&l, &s->estimate);
     ars__estimate_put(&s->estimate, &l);
     l.forks = s->forks;
-    l.method = ARS_METHOD_FORK;
     memcpy(r->loops + loop * sizeof l, &l, sizeof l);
     /* Its continuation may have died with a question in the mailbox, which must not pass for one of the next trace. */
     if (status == ARS__SLOT_FAILED) host_relay_forget(host, (uint32_t)(worker - host->workers), slot);

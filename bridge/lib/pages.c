@@ -277,10 +277,16 @@ static bool scan(struct ars__pages *p) {
 
 /* ---- saving and putting back ------------------------------------------------------------------------------------------ */
 
-bool ars__pages_save(struct ars__pages *p, uintptr_t stack_pointer) {
+bool ars__pages_look(struct ars__pages *p) {
     if (!still_open(&p->maps) || !still_open(&p->pagemap) || !look_at_mappings(p)) return false;
     const long faults = count_faults();
-    if ((!p->scanned || faults != p->faults || !same_mappings(p)) && !scan(p)) return false;
+    if (p->scanned && faults == p->faults && same_mappings(p)) return true;
+    p->faults = faults;
+    return scan(p);
+}
+
+bool ars__pages_save(struct ars__pages *p, uintptr_t stack_pointer) {
+    if (!ars__pages_look(p)) return false;
     note_stack(p, stack_pointer);
     for (size_t i = 0; i < p->n_pages; i++) {
         const struct ars__known_page *page = &p->page[i];

@@ -136,6 +136,10 @@ static void keep_first(struct ars__rewind *r, struct ars__loop *loop) {
     ars__loop_keep_first(loop, &r->first[depth - 1]);
 }
 
+void ars__rewind_before_fork(void) {
+    ars__pages_look(&here()->pages);
+}
+
 static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) {
     own_pages(r);
     keep_first(r, loop);
@@ -149,7 +153,7 @@ static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) 
     r->detail = 0;
     r->site_id = atomic_load_explicit(&ars__me.where->site_id, memory_order_relaxed);
     ars__ahead_used_in_place();
-    if (remember) {
+    if (remember && ars__pages_look(&r->pages)) {
         ars__pages_remember(&r->pages);
         r->sleepers++;
     }
@@ -239,6 +243,8 @@ enum ars_fork_reason ars__rewind_open(int32_t *detail) {
 enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember, int32_t *detail) {
     (void)loop, (void)remember;
     return ars__rewind_open(detail);
+}
+void ars__rewind_before_fork(void) {
 }
 _Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail) {
     ars__fail(ARS_FAIL_MISUSE, detail, "a continuation was refused (%d) where there is none", (int)reason);
