@@ -22,7 +22,7 @@ import ars
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = f"ARS_TEST_SESSION={uuid.uuid4().hex}"  # every process that a test starts inherits it, and keeps it as an orphan
-NO_SIMULATORS = ("pyside", "unit", "fuzz")  # folders of tests
+NO_SIMULATORS = ("unit", "fuzz")  # folders of tests
 PATIENCE = 30.0  # seconds that processes have to disappear after a test
 
 
