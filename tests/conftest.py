@@ -47,12 +47,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start simulators, by where they are or by what they ask for; others say so with the marker."""
+    """Tests that start simulators have a marker and rooms of their own."""
     quiet = [ROOT / "tests" / folder for folder in NO_SIMULATORS]
     for item in items:
-        asks = {"csim", "started"} & set(getattr(item, "fixturenames", ()))
-        if asks or not any(item.path.is_relative_to(folder) for folder in quiet):
+        if not any(item.path.is_relative_to(folder) for folder in quiet):
             item.add_marker("simulator")
+        elif asks := {"csim", "started"} & set(getattr(item, "fixturenames", ())):
+            raise pytest.UsageError(f"{item.nodeid} asks for {', '.join(asks)}: move it to tests/system")
 
 
 def _own_temporary_directory(config: pytest.Config) -> None:
