@@ -34,12 +34,12 @@ _Noreturn void ars__jump(const struct ars__registers *registers) __attribute__((
 /* Calls `function`, which does not return, on another stack: its own is about to be overwritten. */
 _Noreturn void ars__on_stack(void *top, void (*function)(void)) __attribute__((visibility("hidden")));
 
-/* A system call from the one range of instructions that the guard lets through. Returns -errno if it fails; touches no memory
+/* A system call from the one section of instructions that the guard lets through. Returns -errno if it fails; touches no memory
  * of libc. */
 long ars__raw(long number, long a, long b, long c, long d, long e, long f) __attribute__((visibility("hidden")));
 void ars__restorer(void) __attribute__((visibility("hidden"))); /* how the guard's signal handler returns */
-extern const char ars__raw_begin[] __attribute__((visibility("hidden")));
-extern const char ars__raw_end[] __attribute__((visibility("hidden")));
+extern const char __start_ars__raw_calls[] __attribute__((visibility("hidden")));
+extern const char __stop_ars__raw_calls[] __attribute__((visibility("hidden")));
 
 /* A copy of this process that never writes to its memory: it sleeps until it is killed. Returns its id, or -errno. */
 long ars__clone_sleeper(void) __attribute__((visibility("hidden")));
