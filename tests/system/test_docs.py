@@ -13,9 +13,9 @@ from tests.system.build_helpers import Builder, Variant
 
 import ars
 from ars.cli import infer, train
+from ars.config import NetworkConfig, TrainingConfig
 
 pytest.importorskip("torch")
-from ars.network.model.core import NetworkConfig
 from ars.network.train.batches import _LARGEST_TREE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +58,7 @@ def test_the_page_names_what_there_is() -> None:
     for name in ("lstm_dim", "lstm_depth", "components", "batch_size", "lr", "architecture", "threads", "max_rejected"):
         assert name in arguments and f"`{name}" in page
     assert set(re.findall(r"`([a-z]+_[a-z]+)`", page)) <= set(arguments) | set(NetworkConfig().to_dict())
-    assert f"{_LARGEST_TREE:,} draws" in page and f"max_rejected={arguments['max_rejected'].default}`" in page
+    assert f"{_LARGEST_TREE:,} draws" in page and f"max_rejected={TrainingConfig.max_rejected}`" in page
     parsers = [argparse.ArgumentParser(), argparse.ArgumentParser()]
     train.add_arguments(parsers[0])
     infer.add_arguments(parsers[1])

@@ -159,7 +159,7 @@ sim = ars.Simulator(path, workers=1)
 sim.prior(1, seed=1)
 thread = threading.Thread(target=lambda: sim.prior(100_000_000, seed=2), daemon=True)
 thread.start()
-while not sim._use.busy.locked(): time.sleep(0.001)
+while not sim._processes.use.busy.locked(): time.sleep(0.001)
 time.sleep(0.2)
 print(sim.pid, flush=True)
 """
@@ -201,7 +201,7 @@ def go_on():
     except ars.RunInterrupted: stop.set()
 thread = threading.Thread(target=go_on)
 thread.start()
-while not sim._use.busy.locked(): time.sleep(0.001)
+while not sim._processes.use.busy.locked(): time.sleep(0.001)
 child = os.fork()
 if child == 0:
     good = len(sim.prior(20, seed=1)) == 20   # the lock of the parent's thread is not held here
@@ -225,7 +225,7 @@ def test_a_forked_copy_has_nothing_to_do_with_ours(code: str, csim: Callable[[st
 
 
 def _until_running(sim: ars.Simulator) -> None:
-    while not sim._use.busy.locked():
+    while not sim._processes.use.busy.locked():
         time.sleep(0.001)
 
 
