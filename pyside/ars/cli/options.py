@@ -10,6 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from ars import Limits
 from ars._native import LIMITS, Limit
 from ars.arguments import LARGEST_SEED, ON_FAILURE, OnFailure
 from ars.config import Setting, setting_of
@@ -37,15 +38,7 @@ __all__ = [
     "positive",
 ]
 
-_LIMITS = (
-    "trace_timeout",
-    "try_timeout",
-    "max_tries",
-    "max_snapshots",
-    "max_processes",
-    "max_memory",
-    "max_restarts",
-)
+_LIMITS = tuple(field.name for field in fields(Limits) if field.name != "startup_timeout")
 _WORKERS = (
     f"{LIMITS['workers'].meaning} (default: {LIMITS['workers_per_core'].default} per core, "
     f"{LIMITS['asking_per_core'].default} per core where proposals are asked for)"
