@@ -178,6 +178,16 @@ class Simulator:
         self._processes.setup = dataclasses.replace(self._processes.setup, workers=workers)
 
     @property
+    def env(self) -> Mapping[str, str]:
+        """Environment variables that it gets on top of those of this process."""
+        return self._processes.setup.env
+
+    @property
+    def cwd(self) -> str | None:
+        """Its working directory; None: that of this process."""
+        return self._processes.setup.cwd
+
+    @property
     def running(self) -> bool:
         """Whether the simulator's processes are there."""
         return self._processes.running

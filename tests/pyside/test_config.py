@@ -8,6 +8,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,6 +46,17 @@ def test_every_field_is_documented_with_its_default(group: type) -> None:
             continue
         shown = f"{shown:,}" if isinstance(shown, int) else shown
         assert f"(default: {shown}" in said[field.name]
+
+
+@pytest.mark.parametrize("group", [ars.TrainingConfig, ars.NetworkConfig])
+def test_the_page_on_training_has_the_defaults(group: type) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/training.md").read_text()
+    table = page.split(f"| `{group.__name__}` | default |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", table, re.M)
+    shown = {int: "{:,}", str: '"{}"', float: "{}", type(None): "random"}
+    assert rows == [
+        (field.name, shown[type(field.default)].format(field.default)) for field in dataclasses.fields(group)
+    ]
 
 
 @pytest.mark.parametrize("group", _GROUPS)

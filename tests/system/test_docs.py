@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import inspect
 import re
 from pathlib import Path
@@ -55,9 +56,10 @@ def test_the_page_names_what_there_is() -> None:
     """Arguments, options and limits that the page mentions."""
     page = (ROOT / "docs/training.md").read_text()
     arguments = inspect.signature(ars.Simulator.train).parameters
+    fields = {field.name for group in (NetworkConfig, TrainingConfig) for field in dataclasses.fields(group)}
     for name in ("lstm_dim", "lstm_depth", "components", "batch_size", "lr", "architecture", "threads", "max_rejected"):
         assert name in arguments and f"`{name}" in page
-    assert set(re.findall(r"`([a-z]+_[a-z]+)`", page)) <= set(arguments) | set(NetworkConfig().to_dict())
+    assert set(re.findall(r"`([a-z]+_[a-z]+)`", page)) <= set(arguments) | fields
     assert f"{_LARGEST_TREE:,} draws" in page and f"max_rejected={TrainingConfig.max_rejected}`" in page
     parsers = [argparse.ArgumentParser(), argparse.ArgumentParser()]
     train.add_arguments(parsers[0])

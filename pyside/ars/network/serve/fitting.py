@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ars._native import SiteKind
 from ars.columns import Columns, Site
 from ars.errors import NetworkError
-from ars.network.serve.proposer import NetworkProposer, usual_priors
+from ars.network.serve import proposer as serve
 
 __all__ = ["network_proposer"]
 
@@ -28,7 +28,7 @@ def network_proposer(
     known: Sequence[Site],
     probe: Probe,
     told_in_bulk: bool,
-) -> NetworkProposer:
+) -> serve.NetworkProposer:
     """Checks that the network is for these data and this simulator, before anything runs.
 
     known: the sites that the simulator has shown so far; if there is no latent among them, traces are drawn.
@@ -40,7 +40,7 @@ def network_proposer(
         raise TypeError(
             f"network must be an ars.Network, from Simulator.train or ars.Network.load, or None, not {network!r}"
         )
-    proposer = NetworkProposer(network.network, data)
+    proposer = serve.NetworkProposer(network.network, data)
     columns = None
     if told_in_bulk or not any(site.kind is SiteKind.SAMPLE for site in known):
         columns, known = probe()
@@ -50,5 +50,5 @@ def network_proposer(
             f"trained for {shlex.join(network.simulator) or 'an unknown one'}; train one for this simulator"
         )
     if columns is not None and told_in_bulk:
-        proposer.expect(usual_priors(network.network, columns, known))
+        proposer.expect(serve.usual_priors(network.network, columns, known))
     return proposer
