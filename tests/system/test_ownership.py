@@ -157,7 +157,12 @@ def test_two_hundred_simulators_leave_nothing(csim: Callable[[str], str]) -> Non
 DAEMON = """
 sim = ars.Simulator(path, workers=1)
 sim.prior(1, seed=1)
-thread = threading.Thread(target=lambda: sim.prior(100_000_000, seed=2), daemon=True)
+def run():
+    try:
+        sim.prior(100_000_000, seed=2)
+    except ars.RunInterrupted:
+        print("stopped", flush=True)
+thread = threading.Thread(target=run, daemon=True)
 thread.start()
 while not sim._processes.use.busy.locked(): time.sleep(0.001)
 time.sleep(0.2)
@@ -166,7 +171,9 @@ print(sim.pid, flush=True)
 
 
 def test_an_interpreter_that_ends_in_the_middle_of_a_daemon_threads_run(csim: Callable[[str], str]) -> None:
-    pid = int(run_alone(DAEMON, csim("gaussian")))
+    """It waits until the run has stopped. A thread that it ends inside of C++ code, such as numpy's, aborts it."""
+    pid, stopped = run_alone(DAEMON, csim("gaussian")).split()
+    assert stopped == "stopped"
     assert not os.path.exists(f"/proc/{pid}")
 
 

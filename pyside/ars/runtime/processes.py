@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 _OTHER_DESCRIPTORS = 16  # that a simulator may have besides those for its workers
 _FIRST_TRACES = 4  # of the prior, that a simulator elsewhere is known by
+_STOP_WITHIN = 5.0  # seconds that a daemon thread's run has to stop when the interpreter ends
 _CLOSE_WITHIN = 15.0  # seconds that a run has to stop when another thread closes the simulator
 
 
@@ -47,6 +48,14 @@ class _Use:
         self.thread: int | None = None  # that holds it for a run
         self.closing = threading.Event()  # whoever runs is asked to stop
         self.closings = 0
+
+    def stop(self) -> None:
+        """At the end of the interpreter: the thread that runs is asked to stop, and waited for. Python ends the threads
+        that are left by unwinding their stacks, which aborts the process if one is inside of C++, such as numpy's."""
+        self.closing.set()
+        for thread in threading.enumerate():
+            if thread.ident == self.thread:
+                thread.join(_STOP_WITHIN)
 
 
 class Processes:
@@ -192,6 +201,7 @@ class Processes:
             sites=sites,
             listen=self.setup.listen,
             closing=self._in_this_process().closing,
+            stop=self.use.stop,
         )
         return self.session
 
