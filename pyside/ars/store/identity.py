@@ -6,7 +6,6 @@ of traces and workers, ``ask_ahead``, ``on_failure``, ``max_restarts``, ``startu
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -66,7 +65,7 @@ def run_identity(
     env, cwd : mapping and str or None
         As given to Simulator. Values of variables are hashed, since they may be secret.
     limits : Limits
-        All six: each can turn a finished trace into a failed one, or the reverse.
+        Those of a trace are part of the identity: each can turn a finished trace into a failed one, or the reverse.
     observed : mapping
         The data, by name.
     proposals, network : mapping or None, Network or None
@@ -82,7 +81,7 @@ def run_identity(
         "M": config.runs_p,
         "N": config.tries_q,
         "flags": flags,
-        "limits": dataclasses.asdict(limits) | _inherited_limits(),
+        "limits": limits.of_a_trace() | _inherited_limits(),
         "observe": data_identity(observed),
         **proposed_by(proposals, network),
     }
