@@ -54,7 +54,7 @@ def test_its_draws_are_those_of_a_run_with_estimates(simulator: Callable[..., ar
     exactly = posterior(sim)
     sim._estimates_the_prior = True
     estimated = posterior(sim, budget=ars.Budget(M=1, N=2))
-    assert estimated.stats["snapshots"] > TRACES
+    assert estimated.stats["continuations"] > TRACES
     assert exactly["sum"].tobytes() == estimated["sum"].tobytes()
     assert exactly.log_weights("biased").tobytes() == estimated.log_weights("biased").tobytes()
     # The estimates add noise to the same answer.
