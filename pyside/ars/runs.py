@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -12,12 +11,13 @@ from ars._native import RunFlag
 from ars.arguments import ON_FAILURE, OnFailure, seed_or_random
 from ars.budget import Budget
 from ars.columns import Columns, Site
-from ars.errors import ArsError, BiasWarning, RunInterrupted
+from ars.errors import ArsError, RunInterrupted
 from ars.extras import torch_needed
 from ars.posterior import RunInfo, Traces
 from ars.posterior_options import PosteriorOptions
 from ars.progress import NoProgress, Progress
 from ars.proposers import HandProposer, PriorProposer, Proposer
+from ars.results.continuations import report_continuations
 from ars.results.zero_likelihood import warn_of_impossible
 from ars.runtime.processes import Processes
 from ars.runtime.recorder import Recorder
@@ -77,13 +77,8 @@ class Runs:
         proposer.warn_after_run(recorder.columns(), recorder.sites)
         if config.flags & RunFlag.POSTERIOR:
             warn_of_impossible(recorder.columns(), recorder.sites)
-        if info.on_failure == "skip" and recorder.n_failed:
-            warnings.warn(
-                f"{recorder.n_failed} of {recorder.done} traces failed and were dropped, which biases what is "
-                f"left unless failures have nothing to do with the values drawn. {recorder.describe()}",
-                BiasWarning,
-                stacklevel=3,
-            )
+            report_continuations(recorder.columns(), recorder.sites)
+        recorder.warn_of_dropped()
         return found
 
     # ---- steps of a posterior ----------------------------------------------------------------------------------------
@@ -153,14 +148,16 @@ class Runs:
         stop: threading.Event | None = None,
         max_rejected: int = 0,
         lease: int | None = None,
+        budget: Budget | None = None,
     ) -> tuple[Columns, tuple[Site, ...]]:
         """Traces first_trace .. first_trace + n - 1 of the prior run with this seed, in order, with the parameters of
         their priors: what a network is trained on. Fewer come back if another thread sets ``stop``. max_rejected: they
-        come with what rejected tries drew, up to so many tries per loop entry."""
+        come with what rejected tries drew, up to so many tries per loop entry. budget: their loops are estimated."""
         flags = RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS
         flags |= RunFlag.RECORD_REJECTED if max_rejected else RunFlag(0)
+        flags |= RunFlag.ESTIMATE if budget else RunFlag(0)
         setup = self._processes.setup
-        config = setup.run_config(seed, n, flags, first_trace=first_trace, max_rejected=max_rejected)
+        config = setup.run_config(seed, n, flags, first_trace=first_trace, max_rejected=max_rejected, budget=budget)
         recorder = self._recorder(config, PriorProposer(), on_failure, NoProgress())
         with self._processes.exclusively(lease):
             self._processes.work(config, PriorProposer(), recorder, stop)

@@ -27,6 +27,7 @@ from ars.arguments import (
 )
 from ars.budget import Budget
 from ars.config import CHECKPOINT_EVERY, NetworkConfig, TrainingConfig, chosen
+from ars.continuations import Continuations
 from ars.extras import one_torch_thread, torch_needed
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.posterior_options import PosteriorOptions
@@ -70,6 +71,9 @@ class Simulator:
         Working directory (default: that of this process).
     show_stdout : bool
         Let its output through (default: False).
+    continuations : {"auto", "fork", "check"}
+        How loops are estimated (default: "auto"): by continuations that run in place and are undone where that is safe,
+        and are forked elsewhere; always forked; or both, compared bit for bit. The numbers are the same.
 
     Raises
     ------
@@ -102,6 +106,7 @@ class Simulator:
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         show_stdout: bool = False,
+        continuations: Continuations = "auto",
     ) -> None:
         given = {
             "trace_timeout": trace_timeout,
@@ -120,6 +125,7 @@ class Simulator:
             env=environment_variables(env),
             cwd=None if cwd is None else os.fspath(cwd),
             show_stdout=bool(show_stdout),
+            continuations=continuations,
         )
         self._processes = Processes(dataclasses.replace(setup, limits=setup.limits.changed(given)))
         self._runs = Runs(self._processes)
@@ -186,6 +192,11 @@ class Simulator:
     def cwd(self) -> str | None:
         """Its working directory; None: that of this process."""
         return self._processes.setup.cwd
+
+    @property
+    def continuations(self) -> str:
+        """How loops are estimated: "auto", "fork" or "check"."""
+        return self._processes.setup.continuations
 
     @property
     def running(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ars._native import RunFlag
+from ars.continuations import MODES
 from ars.failures import Failure
 from ars.runtime.limits import Limits
 from ars.runtime.setup import Setup
@@ -48,6 +49,7 @@ class Replay(NamedTuple):
     command: Sequence[str]  # the simulator's command line
     limits: Limits
     options: Sequence[str] | None  # of ars replay, for all that shapes the run but the limits; None: it has none for it
+    continuations: str = MODES[0]
 
     def advice(self, failure: Failure) -> str:
         """The command, or the call, that runs the trace of this failure again."""
@@ -58,6 +60,8 @@ class Replay(NamedTuple):
             return f"sim.posterior(..., traces=1, {which}), with the same data, proposals and budget"
         words = ["ars", "replay", "--seed", str(failure.seed), "--trace", str(failure.trace)]
         words += [*self.options, *limit_options(self.limits)]
+        if self.posterior and self.continuations != MODES[0]:
+            words += ["--continuations", self.continuations]
         dashes = any(word.startswith("-") for word in self.command)
         return shlex.join([*words, *(["--"] if dashes else []), *self.command])
 
@@ -73,4 +77,5 @@ def replay_of(setup: Setup, config: RunConfig, options: Sequence[str] | None, as
     if words is None and not asks:
         words = observe_options(config.observed)
     command = setup.command if setup.listen is None else setup.listen.command
-    return Replay(posterior, command, setup.limits, None if setup.env or setup.cwd else words)
+    words = None if setup.env or setup.cwd else words
+    return Replay(posterior, command, setup.limits, words, setup.continuations)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ars._native import LIMITS, Limit, RunFlag
 from ars.arguments import first_of
 from ars.budget import Budget
+from ars.continuations import MODES, checked_mode, continuation_flags
 from ars.runtime.limits import Limits, limited
 from ars.runtime.remote import Announce, Listen
 from ars.wire import RunConfig
@@ -33,11 +34,13 @@ class Setup:
     env: Mapping[str, str] = field(default_factory=dict)  # added to ours
     cwd: str | None = None
     show_stdout: bool = False
+    continuations: str = MODES[0]  # how loops are estimated
     listen: Listen | None = None  # where to wait for a simulator that is started elsewhere
 
     def __post_init__(self) -> None:
         if self.workers is not None:
             object.__setattr__(self, "workers", limited("workers", self.workers))
+        checked_mode(self.continuations)
         if not isinstance(self.limits, Limits):
             raise TypeError(f"limits must be an ars.Limits, not {self.limits!r}")
 
@@ -94,7 +97,7 @@ class Setup:
             seed=seed,
             n_traces=n_traces,
             first_trace=first_of("first_trace", first_trace, n_traces),
-            flags=flags,
+            flags=continuation_flags(self.continuations, flags),
             tries_q=budget.N if budget else 0,
             runs_p=budget.M if budget else 0,
             max_workers=self.most_workers(flags),
