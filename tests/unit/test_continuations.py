@@ -30,8 +30,8 @@ from ars.results.system_calls import system_call
 from ars.runtime.limits import Limits
 from ars.runtime.processes import Processes
 from ars.runtime.recorder import Recorder
-from ars.runtime.setup import Setup
 from ars.runtime.replay_advice import Replay
+from ars.runtime.setup import Setup
 from ars.store.identity import digest, run_identity
 from ars.store.shards import decode_shard, encode_shard
 from ars.wire import RunConfig, decode_run, encode_run
