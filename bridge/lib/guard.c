@@ -6,7 +6,7 @@
  *   - what has no effect that lasts, is done: asking for the time, for random bytes, for memory that nobody had;
  *   - output to the standard output is swallowed, as it is in a forked continuation, which prints to nowhere;
  *   - everything else ends the continuation: it is undone, and the loop is forked from then on (ars__rewind_refuse).
- * Only instructions of one section are let through (ars__raw), which is how the handler itself does things and
+ * Only instructions of one function are let through (ars__raw), which is how the handler itself does things and
  * returns. A child, however it is made, has no guard.
  *
  * Signals from elsewhere (timers, the terminal) wait until the estimate is over: their handlers run simulator code. Those that
@@ -232,8 +232,7 @@ static void on_system_call(int signal, void *information, void *context) {
 int ars__guard_open(struct ars__guard *g) {
     g->selector = ALLOW;
     g->entered = g->on = false;
-    const long size = __stop_ars__raw_calls - __start_ars__raw_calls;
-    const long why = ars__raw(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, DISPATCH_ON, (long)__start_ars__raw_calls, size,
+    const long why = ars__raw(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, DISPATCH_ON, (long)ars__raw, ARS__RAW_SIZE,
                               (long)&g->selector, 0);
     return (int)-why;
 }
@@ -244,7 +243,7 @@ static unsigned long bit_of(int signal) {
 
 bool ars__guard_enter(struct ars__guard *g) {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
-    const struct ars__kernel_action ours = {on_system_call, SA_SIGINFO | RESTORER, ars__restorer, ~0ul};
+    const struct ars__kernel_action ours = {on_system_call, SA_SIGINFO | RESTORER, ars__restorer(), ~0ul};
     unsigned long others = ~0ul;
     const unsigned long sigsys = bit_of(SIGSYS);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) others &= ~bit_of(own[i]);

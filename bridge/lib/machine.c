@@ -10,8 +10,6 @@ _Static_assert(offsetof(struct ars__registers, rsp) == 48 && offsetof(struct ars
                "the offsets below");
 
 #define BARE __attribute__((naked, noinline, used, no_instrument_function))
-/* System calls from this section are let through; the linker says where it begins and ends. */
-#define IN_RAW __attribute__((section("ars__raw_calls")))
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -57,14 +55,12 @@ BARE _Noreturn void ars__on_stack(void *top, void (*function)(void)) {
             "ud2");
 }
 
-/* The kernel looks at the address behind the instruction, so none of them may be the last of the section. 15: rt_sigreturn. */
-BARE IN_RAW void ars__restorer(void) {
-    __asm__("mov $15, %eax\n\t"
-            "syscall\n\t"
-            "ud2");
-}
-
-BARE IN_RAW long ars__raw(long number, long a, long b, long c, long d, long e, long f) {
+/* Three routines in one function, so that nothing else gets between them: the kernel lets system calls through from here only, and
+ * looks at the address behind the instruction. machine.h has their places.
+ *   restorer   15: rt_sigreturn.
+ *   sleeper    56: clone, without a stack of its own, and without a signal when it ends. The child uses registers only. It asks to
+ *              end with its parent (157: prctl(PR_SET_PDEATHSIG, SIGKILL)), and sleeps (34: pause). */
+BARE __attribute__((aligned(64))) long ars__raw(long number, long a, long b, long c, long d, long e, long f) {
     __asm__("mov %rdi, %rax\n\t"
             "mov %rsi, %rdi\n\t"
             "mov %rdx, %rsi\n\t"
@@ -73,13 +69,15 @@ BARE IN_RAW long ars__raw(long number, long a, long b, long c, long d, long e, l
             "mov %r9, %r8\n\t"
             "mov 8(%rsp), %r9\n\t"
             "syscall\n\t"
-            "ret");
-}
+            "ret\n\t"
 
-/* 56: clone, without a stack of its own, and without a signal when it ends. The child uses registers only. It asks to end with its
- * parent (157: prctl(PR_SET_PDEATHSIG, SIGKILL)), and sleeps (34: pause). */
-BARE IN_RAW long ars__clone_sleeper(void) {
-    __asm__("mov $56, %eax\n\t"
+            ".balign 64\n\t"
+            "mov $15, %eax\n\t"
+            "syscall\n\t"
+            "ud2\n\t"
+
+            ".balign 64\n\t"
+            "mov $56, %eax\n\t"
             "xor %edi, %edi\n\t"
             "xor %esi, %esi\n\t"
             "xor %edx, %edx\n\t"
@@ -97,7 +95,8 @@ BARE IN_RAW long ars__clone_sleeper(void) {
             "2:\n\t"
             "mov $34, %eax\n\t"
             "syscall\n\t"
-            "jmp 2b");
+            "jmp 2b\n\t"
+            ".balign 64");
 }
 
 #pragma GCC diagnostic pop
