@@ -93,8 +93,6 @@ static bool wants_check(uint32_t loop_id) {
 static bool wants_sleeper(const struct ars__habit *h) {
     const struct ars__kept *kept = ars__me.kept;
     if (kept->habits.least_fork > SLOW_FORK && kept->rewind.sleepers >= MOST_SLEEPERS) return false;
-    /* With one worker all traces are its own, and a simulator that carries something over from one to the next sees no other
-     * process: so as little as possible is left to chance. */
     return !h->entries || kept->rewind.clean < (ars__me.n_workers == 1 ? CLEAN_ALONE : CLEAN);
 }
 

@@ -107,6 +107,9 @@ enum ars_fork_reason ars__rewind_open(int32_t *detail) {
         say(ARS__REWIND_OPENING, ARS_NO_SITE);
         r->why_not = ars__pages_open(&r->pages);
         if (!r->why_not) r->why_not = ars__guard_open(&r->guard);
+        /* With one worker all traces are its own, and a simulator that carries something over from one to the next sees no other
+         * process: so as little as possible is left to chance. */
+        if (!r->why_not && ars__me.n_workers == 1) ars__pages_call_witness(&r->pages);
         say(ARS__REWIND_NOT, ARS_NO_SITE);
     }
     *detail = r->why_not;
