@@ -20,6 +20,7 @@
 #ifdef ARS__HAS_REWIND
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -141,6 +142,7 @@ void ars__rewind_before_fork(void) {
 }
 
 static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) {
+    fflush(NULL); /* as before a fork: what the main run has printed is out, and a continuation finds empty buffers */
     own_pages(r);
     keep_first(r, loop);
     if (!ars__guard_enter(&r->guard)) return false;
