@@ -64,14 +64,14 @@ def assert_same(found: ars.Posterior, right: ars.Posterior) -> int:
 
 
 @pytest.mark.timeout(SECONDS + 240)
-def test_killing_random_processes_changes_nothing(csim: Callable[[str], str]) -> None:
+def test_killing_random_processes_changes_nothing(mode: Any, csim: Callable[[str], str]) -> None:
     seeds = (1, 2, 3)
-    with ars.Simulator([csim("marsaglia")], workers=6) as sim:
+    with ars.Simulator([csim("marsaglia")], workers=6, continuations="fork") as sim:
         right = [run(sim, seed) for seed in seeds]
     assert len(np.unique(right[0].log_weights("ars"))) > TRACES / 2
     failed = runs = 0
     enough = 5 * min(SECONDS, 10)  # kills
-    with ars.Simulator([csim("marsaglia")], workers=6, max_restarts=50) as sim:
+    with ars.Simulator([csim("marsaglia")], workers=6, max_restarts=50, continuations=mode) as sim:
         end = time.monotonic() + SECONDS
         with Chaos(os.getpid(), seed=int(SECONDS)) as chaos:
             while time.monotonic() < end or (chaos.kills <= enough and time.monotonic() < end + 60):
