@@ -71,8 +71,7 @@ class Builder:
 
         def compile_one(made: Path) -> None:
             rooms = (f"-I{INCLUDE}", f"-I{COMMON}", f"-I{LIBRARY}")
-            own = ("-fno-lto",) if made.stem == "machine" else ()  # as in bridge/CMakeLists.txt
-            _run([compiler, *common, *flags, *own, *rooms, "-c", sources[made], "-o", made])
+            _run([compiler, *common, *flags, *rooms, "-c", sources[made], "-o", made])
 
         self._all(compile_one, objects)
         archive = directory / "libars.a"
