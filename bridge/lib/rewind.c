@@ -20,6 +20,7 @@
 #ifdef ARS__HAS_REWIND
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -152,6 +153,7 @@ void ars__rewind_excused(void (*send)(struct ars__trace *), struct ars__trace *t
 }
 
 static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) {
+    fflush(NULL); /* as before a fork: what the main run has printed is out, and a continuation finds empty buffers */
     own_pages(r);
     keep_first(r, loop);
     if (!ars__guard_enter(&r->guard)) return false;
