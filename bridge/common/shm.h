@@ -28,7 +28,7 @@
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
-#define ARS__SHM_VERSION 7u
+#define ARS__SHM_VERSION 8u
 
 enum {
     ARS__MAX_CHANNELS = 65536,
@@ -38,6 +38,8 @@ enum {
     ARS__MAX_RECORD = 64 << 20, /* one trace */
     ARS__SCRIPT_BYTES = 1024,
     ARS__MOST_STEPS = 128, /* in one question */
+    ARS__MOST_MISSED = 4096, /* pages that workers take when they begin */
+    ARS__MOST_MISSED_AT_ONCE = 64,
     ARS__GUARD = 64 << 10, /* between two parts: whole pages on every machine, wider than most strides */
     ARS__EXIT_FAILED = 86  /* a process of ours that has reported its failure */
 };
@@ -76,6 +78,16 @@ struct ars__where {
     _Atomic uint32_t beat;    /* changes with every try of the outermost loop; odd: inside one */
     _Atomic uint32_t pid;     /* of the process that is at work: this one, or the child it waits for. 0: not known */
     _Atomic uint32_t stray;   /* the call that a second thread made before it ended the process (stray.h); 0: none */
+    _Atomic uint32_t rewind;  /* enum ars__rewind_state */
+    _Atomic uint32_t rewound_loop; /* the one whose continuations are run and undone, if any are */
+};
+
+/* What a worker was about when it ended, as far as continuations in place are concerned. */
+enum ars__rewind_state {
+    ARS__REWIND_NOT = 0,
+    ARS__REWIND_OPENING = 1, /* finding out whether the system allows it */
+    ARS__REWIND_RUNNING = 2, /* a continuation ran, of the loop rewound_loop */
+    ARS__REWIND_LOST = 3     /* it could not be undone: the trace has to be begun again */
 };
 
 /* Orders go host -> worker: first and count, then order_number is increased (futex). The worker runs the traces one
@@ -93,6 +105,10 @@ struct ars__worker {
     _Atomic uint64_t traces_begun;             /* worker: a heartbeat, counts up over its life */
     struct ars__where where;                   /* worker */
     _Atomic uint32_t snapshots_alive;          /* worker; the host passes it on to the others */
+    /* Pages that a continuation wrote though they were shared with the zygote: filled by the worker while n_missed is 0, which the
+     * host sets again when it has passed them on. */
+    _Atomic uint32_t n_missed;
+    uint64_t missed[ARS__MOST_MISSED_AT_ONCE];
     /* A byte stream of records (record.h). Positions count up for ever; index = position % ARS__RING_BYTES. */
     _Alignas(64) _Atomic uint64_t ring_written; /* worker */
     _Alignas(64) _Atomic uint64_t ring_read;    /* host */
@@ -131,7 +147,7 @@ struct ars__first {
     _Alignas(8) unsigned char reply[ARS_WIRE_MAX_STEP];
 };
 
-/* What the continuations of a loop's entry have counted; the end of an ars_wire_loop. */
+/* What the continuations of a loop's entry have counted; copied into its ars_wire_loop. */
 struct ars__estimate {
     uint64_t tries_q;
     uint64_t accepted_q;
@@ -175,6 +191,12 @@ struct ars__site_entry {
     _Atomic uint32_t always_prior; /* the low half of the number of the run in which the controller said so */
 };
 
+/* Why a loop is forked by all workers, as the host has learnt it from one of them. */
+struct ars__forked {
+    _Atomic uint32_t reason; /* enum ars_fork_reason; 0: it is not */
+    int32_t detail;
+};
+
 /* ---- the segment ------------------------------------------------------------------------------------------------- */
 
 /* Written by the host between runs, when no worker has an order. The observed names and values follow in the data area
@@ -205,6 +227,10 @@ struct ars__shm {
     _Alignas(64) _Atomic uint32_t snapshots_alive[ARS__MAX_WORKERS];
     _Alignas(64) _Atomic uint32_t n_sites;
     _Alignas(64) struct ars__site_entry sites[ARS_WIRE_MAX_SITES];
+    struct ars__forked forked[ARS_WIRE_MAX_SITES];
+    _Atomic int32_t cannot_rewind; /* not 0, if a process ended when it tried whether the system allows it: an errno */
+    _Atomic uint32_t n_missed;
+    uint64_t missed[ARS__MOST_MISSED];
     char names[ARS__NAME_BYTES];
     _Alignas(64) unsigned char data[ARS__DATA_BYTES];
 };

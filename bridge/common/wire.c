@@ -99,21 +99,21 @@ bool ars__check_step(const void *bytes, size_t size, ars__known_sites sites, siz
     for (uint32_t i = 0; i < s.n_told; i++) {
         struct ars_wire_told told;
         memcpy(&told, (const unsigned char *)bytes + sizeof s + i * sizeof told, sizeof told);
-        if (!is_site(sites, told.site, ARS_SITE_SAMPLE))
-            return bad(why, "told of %u, which is no sample site", told.site);
-        if (!finite_number(told.value)) return bad(why, "told of a value that is not finite at site %u", told.site);
+        if (!is_site(sites, told.site_id, ARS_SITE_SAMPLE))
+            return bad(why, "told of %u, which is no sample site", told.site_id);
+        if (!finite_number(told.value)) return bad(why, "told of a value that is not finite at site %u", told.site_id);
     }
     size_t dist = 0;
-    if (s.site != ARS_NO_SITE) {
-        if (!is_site(sites, s.site, ARS_SITE_SAMPLE))
-            return bad(why, "asked about %u, which is no sample site", s.site);
+    if (s.site_id != ARS_NO_SITE) {
+        if (!is_site(sites, s.site_id, ARS_SITE_SAMPLE))
+            return bad(why, "asked about %u, which is no sample site", s.site_id);
         const unsigned char *prior = (const unsigned char *)bytes + at;
         if (!ars__check_dist(prior, s.size - at, ARS__AS_PRIOR, &dist, why)) return false;
         uint16_t kind;
         memcpy(&kind, prior, sizeof kind);
-        if (sites.dists && sites.dists[s.site] != kind)
-            return bad(why, "site %u has distribution kind %u, and was announced with %u", s.site, (unsigned)kind,
-                       (unsigned)sites.dists[s.site]);
+        if (sites.dists && sites.dists[s.site_id] != kind)
+            return bad(why, "site %u has distribution kind %u, and was announced with %u", s.site_id, (unsigned)kind,
+                       (unsigned)sites.dists[s.site_id]);
     }
     if (at + dist != s.size) return bad(why, "a step request of %u bytes has content for %zu", s.size, at + dist);
     *used = s.size;
@@ -189,7 +189,8 @@ static bool check_run(const unsigned char *frame, const struct ars_wire_header *
     if (h->size < sizeof run) return bad(why, "RUN has %u bytes, fewer than %zu", h->size, sizeof run);
     memcpy(&run, frame, sizeof run);
     const uint32_t known = ARS_RUN_POSTERIOR | ARS_RUN_PROPOSE_PRIOR | ARS_RUN_LOOPS_PRIOR | ARS_RUN_ESTIMATE |
-                           ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED | ARS_RUN_ASK_AHEAD;
+                           ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED | ARS_RUN_ASK_AHEAD | ARS_RUN_REWIND |
+                           ARS_RUN_CHECK;
     if (h->run == 0) return bad(why, "RUN has run number 0");
     if (run.flags & ~known) return bad(why, "RUN has unknown flags 0x%x", run.flags & ~known);
     if (run.n_traces == 0) return bad(why, "RUN asks for 0 traces");
@@ -199,6 +200,10 @@ static bool check_run(const unsigned char *frame, const struct ars_wire_header *
         return bad(why, "RUN estimates with N = %u and M = %u; both must be 1 or more", run.tries_q, run.runs_p);
     if (run.tries_q > INT32_MAX || run.runs_p > INT32_MAX) /* their streams are numbered with 31 bits */
         return bad(why, "RUN estimates with N = %u and M = %u; at most %d", run.tries_q, run.runs_p, INT32_MAX);
+    if ((run.flags & ARS_RUN_REWIND) && !(run.flags & ARS_RUN_ESTIMATE))
+        return bad(why, "RUN has the flag REWIND but not ESTIMATE");
+    if ((run.flags & ARS_RUN_CHECK) && !(run.flags & ARS_RUN_REWIND))
+        return bad(why, "RUN has the flag CHECK but not REWIND");
     if (!(run.flags & ARS_RUN_RECORD_REJECTED) != !run.max_rejected)
         return bad(why, "RUN has max_rejected %u with flags 0x%x", run.max_rejected, run.flags);
     if (run.reserved) return bad(why, "RUN's reserved field is not 0");

@@ -12,8 +12,8 @@
 /* cffi: begin */
 enum ars_wire_limits {
     ARS_WIRE_MAGIC = 0x31535241, /* "ARS1" in memory */
-    ARS_WIRE_VERSION = 1,        /* the version we speak */
-    ARS_WIRE_VERSION_MIN = 1,    /* the oldest we accept */
+    ARS_WIRE_VERSION = 2,        /* the version we speak */
+    ARS_WIRE_VERSION_MIN = 2,    /* the oldest we accept */
     ARS_WIRE_MAX_MESSAGE = 268435456,
     ARS_WIRE_MAX_NAME = 1024, /* bytes of a site's address, without a terminating zero */
     ARS_WIRE_MAX_SITES = 65536,
@@ -73,7 +73,9 @@ enum ars_run_flags {
     ARS_RUN_ESTIMATE = 8,         /* snapshots and continuations */
     ARS_RUN_RECORD_PRIORS = 16,   /* send the parameters of every prior with the samples */
     ARS_RUN_RECORD_REJECTED = 32, /* send what rejected tries drew, too */
-    ARS_RUN_ASK_AHEAD = 64        /* requests that continuations will probably make may come before them */
+    ARS_RUN_ASK_AHEAD = 64,       /* requests that continuations will probably make may come before them */
+    ARS_RUN_REWIND = 128,         /* continuations may run in place and be undone, instead of in a fork */
+    ARS_RUN_CHECK = 256           /* every loop entry is estimated both ways, and the numbers are compared */
 };
 
 /* RUN: the header's count is the number of observed names; that many ars_wire_observed follow, then their names (one
@@ -120,13 +122,13 @@ struct ars_wire_dist {
 };
 
 struct ars_wire_told {
-    uint32_t site;
+    uint32_t site_id;
     uint32_t instance;
     double value;
 };
 
 /* STEPS: the header's count is the number of these. Each is followed by n_told ars_wire_told (the latents drawn since
- * `state` was made, oldest first), then by the prior as an ars_wire_dist. A request with site ARS_NO_SITE only tells:
+ * `state` was made, oldest first), then by the prior as an ars_wire_dist. A request with site_id ARS_NO_SITE only tells:
  * it has no prior, and its reply has only a new state. */
 enum ars_no_site { ARS_NO_SITE = 0x7fffffff };
 struct ars_wire_step {
@@ -134,7 +136,7 @@ struct ars_wire_step {
     uint32_t ticket; /* filled in by the host; the reply repeats it */
     uint64_t trace;
     uint64_t state; /* 0: the start of the trace */
-    uint32_t site;
+    uint32_t site_id;
     uint32_t instance;
     uint32_t n_told;
     uint32_t reserved;
@@ -172,7 +174,7 @@ struct ars_wire_trace {
 };
 
 struct ars_wire_sample {
-    uint32_t site;
+    uint32_t site_id;
     uint32_t instance;
     int32_t loop;      /* index of the innermost enclosing loop among this trace's loops; -1: none */
     uint16_t prior;    /* enum ars_dist_kind */
@@ -186,13 +188,39 @@ struct ars_wire_sample {
  * The values of one trace come in this order: observes,
  * results, prior parameters of samples, prior parameters of rejected samples. */
 struct ars_wire_values {
-    uint32_t site;
+    uint32_t site_id;
     uint32_t n;
     double log_p; /* observes: the log density of these values; results: 0 */
 };
 
+/* How the acceptance of a loop's entry was estimated. */
+enum ars_loop_method {
+    ARS_METHOD_NONE = 0, /* it was not */
+    ARS_METHOD_FORK = 1,
+    ARS_METHOD_REWIND = 2,   /* in place, and undone */
+    ARS_METHOD_CHECKED = 3,  /* both ways, with equal numbers */
+    ARS_METHOD_MISMATCH = 4, /* both ways, with different numbers; those of the forks stand */
+    ARS_METHOD_IN_PLACE = 5  /* ars_reject */
+};
+
+/* Why a loop's entry was estimated by forking in a run that allows REWIND. */
+enum ars_fork_reason {
+    ARS_REASON_NONE = 0,
+    ARS_REASON_SYSTEM = 1,   /* the system does not allow rewinding; detail: errno */
+    ARS_REASON_SYSCALL = 2,  /* a continuation made a system call that cannot be undone; detail: its number */
+    ARS_REASON_CRASH = 3,    /* a process ended while it ran a continuation in place */
+    ARS_REASON_FAILURE = 4,  /* a continuation failed in place; the fork reports the failure; detail: its kind */
+    ARS_REASON_MISMATCH = 5, /* an earlier entry was estimated both ways, and the numbers differed */
+    ARS_REASON_COST = 6,     /* measured: forking is cheaper */
+    ARS_REASON_PAGES = 7,    /* a continuation wrote to too many pages */
+    ARS_REASON_THREADS = 8,  /* the simulator has more than one thread */
+    ARS_REASON_SHADOW_STACK = 9,
+    ARS_REASON_DEPTH = 10,  /* the loop is inside one that is being rewound */
+    ARS_REASON_HANDLER = 11 /* the simulator handles signals that rewinding needs */
+};
+
 struct ars_wire_loop {
-    uint32_t site;
+    uint32_t site_id;
     uint32_t instance;
     int32_t parent;            /* index of the enclosing loop among this trace's loops; -1: none */
     uint32_t forks;            /* continuations forked */
@@ -203,13 +231,18 @@ struct ars_wire_loop {
     uint64_t runs_p;           /* M */
     uint64_t tries_p;          /* sum of T_j */
     double s_pq_sum;           /* sum over the rejected tries under q of (p/q)^2 */
+    uint32_t rewinds;          /* continuations run in place and undone */
+    uint16_t method;           /* enum ars_loop_method */
+    uint16_t reason;           /* enum ars_fork_reason */
+    int32_t detail;            /* of the reason; else 0 */
+    uint32_t pages;            /* memory pages put back per rewind */
 };
 
 /* A rejected try of a loop. What it drew, and what the loops inside it drew in the tries that they accepted, are its
  * n_samples items of the rejected column (ars_wire_sample, whose `loop` is then the index of this try). Before them came
  * the first `prefix` samples of its parent, and what came before those. */
 struct ars_wire_try {
-    uint32_t site;     /* of the loop */
+    uint32_t site_id;  /* of the loop */
     uint32_t instance; /* of the loop */
     int32_t parent;    /* index of the rejected try around it among this trace's tries; -1: none, the trace itself */
     uint32_t prefix;   /* samples of the parent, or of the trace, drawn before the loop was entered */
@@ -246,21 +279,14 @@ struct ars_wire_failure {
     uint64_t trace;
     uint32_t kind;
     int32_t detail;
-    uint32_t loop;  /* site of the innermost open loop; ARS_NO_SITE: none, or not known */
-    uint32_t site;  /* the last sample, observation or result that was reached; ARS_NO_SITE: none, or not known */
-    char text[512]; /* what, where and what to do; zero-terminated */
+    uint32_t loop_id; /* site of the innermost open loop; ARS_NO_SITE: none, or not known */
+    uint32_t site_id; /* the last sample, observation or result that was reached; ARS_NO_SITE: none, or not known */
+    char text[512];   /* what, where and what to do; zero-terminated */
 };
 
 struct ars_wire_done {
     struct ars_wire_header header;
     uint64_t traces; /* complete and failed */
-    uint64_t snapshots;
-    uint64_t continuations; /* forked */
-    uint64_t tries_q;
-    uint64_t tries_p;
-    uint64_t requests; /* step requests relayed */
-    uint64_t messages_sent;
-    uint64_t messages_received;
     uint64_t workers_started;
     uint64_t cancelled;      /* 1: ended by CANCEL */
     uint64_t replays;        /* traces begun again: a process of theirs had died, or sent what it must not */
@@ -270,6 +296,8 @@ struct ars_wire_done {
 /* cffi: end */
 
 #define ARS_FAIL_LAST ARS_FAIL_TRY_TIMEOUT
+#define ARS_METHOD_LAST ARS_METHOD_IN_PLACE
+#define ARS_REASON_LAST ARS_REASON_HANDLER
 #define ARS_WIRE_PAD(n) (((n) + 7u) & ~(uint32_t)7u)
 
 _Static_assert(sizeof(struct ars_wire_header) == 24, "header");
@@ -282,9 +310,9 @@ _Static_assert(sizeof(struct ars_wire_reply) == 24, "reply");
 _Static_assert(sizeof(struct ars_wire_trace) == 64, "trace");
 _Static_assert(sizeof(struct ars_wire_sample) == 40, "sample");
 _Static_assert(sizeof(struct ars_wire_values) == 16, "values");
-_Static_assert(sizeof(struct ars_wire_loop) == 72, "loop");
+_Static_assert(sizeof(struct ars_wire_loop) == 88, "loop");
 _Static_assert(sizeof(struct ars_wire_try) == 32, "try");
 _Static_assert(sizeof(struct ars_wire_failure) == 536, "failure");
-_Static_assert(sizeof(struct ars_wire_done) == 128, "done");
+_Static_assert(sizeof(struct ars_wire_done) == 72, "done");
 
 #endif /* ARS_WIRE_H */

@@ -6,10 +6,10 @@ bool ars__check_failure(const void *bytes, ars__known_sites sites, ars__why *why
     struct ars_wire_failure f;
     memcpy(&f, bytes, sizeof f);
     if (f.kind < ARS_FAIL_CRASH || f.kind > ARS_FAIL_LAST) return bad(why, "unknown kind of failure %u", f.kind);
-    if (f.loop != ARS_NO_SITE && !is_site(sites, f.loop, ARS_SITE_LOOP))
-        return bad(why, "a failure in the loop %u, which is no loop site", f.loop);
-    if (f.site != ARS_NO_SITE && (f.site >= sites.n || is_site(sites, f.site, ARS_SITE_LOOP)))
-        return bad(why, "a failure at %u, which is no site of a value", f.site);
+    if (f.loop_id != ARS_NO_SITE && !is_site(sites, f.loop_id, ARS_SITE_LOOP))
+        return bad(why, "a failure in the loop %u, which is no loop site", f.loop_id);
+    if (f.site_id != ARS_NO_SITE && (f.site_id >= sites.n || is_site(sites, f.site_id, ARS_SITE_LOOP)))
+        return bad(why, "a failure at %u, which is no site of a value", f.site_id);
     if (f.text[sizeof f.text - 1]) return bad(why, "a failure's text does not end");
     return true;
 }
@@ -19,10 +19,10 @@ static bool check_samples(const unsigned char *at, uint32_t n_samples, ars__know
     for (uint32_t i = 0; i < n_samples; i++) {
         struct ars_wire_sample s;
         memcpy(&s, at + (size_t)i * sizeof s, sizeof s);
-        if (!is_site(sites, s.site, ARS_SITE_SAMPLE))
-            return bad(why, "sample %u is of %u, which is no sample site", i, s.site);
+        if (!is_site(sites, s.site_id, ARS_SITE_SAMPLE))
+            return bad(why, "sample %u is of %u, which is no sample site", i, s.site_id);
         if (!ars__dist_is_prior(s.prior)) return bad(why, "sample %u has distribution kind %u", i, (unsigned)s.prior);
-        if (sites.dists && sites.dists[s.site] != s.prior)
+        if (sites.dists && sites.dists[s.site_id] != s.prior)
             return bad(why, "sample %u is not of the distribution that its site was announced with", i);
         if (!finite_number(s.value) || !finite_number(s.log_q) || !log_number(s.log_p))
             return bad(why, "sample %u has value %g, log p %g, log q %g", i, s.value, s.log_p, s.log_q);
@@ -54,10 +54,10 @@ static bool check_valued(const unsigned char *at, uint32_t n, ars__known_sites s
     for (uint32_t i = 0; i < n; i++) {
         struct ars_wire_values v;
         memcpy(&v, at + (size_t)i * sizeof v, sizeof v);
-        if (!is_site(sites, v.site, kind))
+        if (!is_site(sites, v.site_id, kind))
             return bad(why, "%s %u is of site %u, which is none", kind == ARS_SITE_OBSERVE ? "observe" : "result", i,
-                       v.site);
-        if (!log_number(v.log_p)) return bad(why, "item %u of site %u has log p %g", i, v.site, v.log_p);
+                       v.site_id);
+        if (!log_number(v.log_p)) return bad(why, "item %u of site %u has log p %g", i, v.site_id, v.log_p);
         *values += v.n;
     }
     return true;
@@ -67,8 +67,8 @@ static bool check_loops(const ars__trace_view *view, ars__known_sites sites, ars
     for (uint32_t i = 0; i < view->trace.n_loops; i++) {
         struct ars_wire_loop l;
         memcpy(&l, view->loops + (size_t)i * sizeof l, sizeof l);
-        if (!is_site(sites, l.site, ARS_SITE_LOOP))
-            return bad(why, "loop %u is of %u, which is no loop site", i, l.site);
+        if (!is_site(sites, l.site_id, ARS_SITE_LOOP))
+            return bad(why, "loop %u is of %u, which is no loop site", i, l.site_id);
         if (l.parent < -1 || (l.parent >= 0 && ((uint32_t)l.parent >= view->trace.n_loops || (uint32_t)l.parent == i)))
             return bad(why, "loop %u has parent %d of %u", i, l.parent, view->trace.n_loops);
         if (!log_number(l.log_ratio_rejected) || !(l.s_pq_sum >= 0))
@@ -76,6 +76,8 @@ static bool check_loops(const ars__trace_view *view, ars__known_sites sites, ars
         if (l.tries == 0) return bad(why, "loop %u was accepted after 0 tries", i);
         if (l.accepted_q > l.tries_q || l.runs_p > l.tries_p)
             return bad(why, "loop %u accepted more tries than it made", i);
+        if (l.method > ARS_METHOD_LAST || l.reason > ARS_REASON_LAST)
+            return bad(why, "loop %u has method %u and reason %u", i, (unsigned)l.method, (unsigned)l.reason);
     }
     return true;
 }
@@ -99,8 +101,8 @@ static bool check_tries(const ars__trace_view *view, ars__known_sites sites, ars
     uint32_t n = view->trace.n_tries, sample = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct ars_wire_try t = try_at(view->tries, i);
-        if (!is_site(sites, t.site, ARS_SITE_LOOP))
-            return bad(why, "rejected try %u is of %u, which is no loop site", i, t.site);
+        if (!is_site(sites, t.site_id, ARS_SITE_LOOP))
+            return bad(why, "rejected try %u is of %u, which is no loop site", i, t.site_id);
         /* A try is over before the one around it, so a parent comes later: no cycles. */
         if (t.parent < -1 || (t.parent >= 0 && ((uint32_t)t.parent <= i || (uint32_t)t.parent >= n)))
             return bad(why, "rejected try %u has parent %d of %u", i, t.parent, n);

@@ -19,7 +19,6 @@ static void add_trace(struct host *host, const struct ars_wire_trace *trace) {
     host->run.accounted++;
     host_replay_forget(host, trace->trace);
     host->run.counters.traces++;
-    host->run.counters.snapshots += trace->snapshots;
 }
 
 void host_columns_add(struct host *host, const ars__trace_view *view) {

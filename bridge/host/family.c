@@ -15,6 +15,7 @@
 #include "crash_says.h"
 #include "family.h"
 #include "host.h"
+#include "methods.h"
 #include "records.h"
 #include "relay.h"
 #include "replay.h"
@@ -73,9 +74,9 @@ void host_family_condemn(struct host *host, uint32_t w, enum ars_failure_kind ki
 /* ---- a death ----------------------------------------------------------------------------------------------------- */
 
 void host_family_where(const struct host *host, const struct ars__where *where, struct ars_wire_failure *failure) {
-    failure->loop = host_site_or_none(host, atomic_load(&where->loop_id), 1u << ARS_SITE_LOOP);
-    failure->site = host_site_or_none(host, atomic_load(&where->site_id),
-                                      1u << ARS_SITE_SAMPLE | 1u << ARS_SITE_OBSERVE | 1u << ARS_SITE_RESULT);
+    failure->loop_id = host_site_or_none(host, atomic_load(&where->loop_id), 1u << ARS_SITE_LOOP);
+    failure->site_id = host_site_or_none(host, atomic_load(&where->site_id),
+                                         1u << ARS_SITE_SAMPLE | 1u << ARS_SITE_OBSERVE | 1u << ARS_SITE_RESULT);
 }
 
 static struct ars_wire_failure failure_of(const struct host *host, const struct worker *worker, int status) {
@@ -105,7 +106,7 @@ static void account(struct host *host, struct worker *worker, int status) {
     if (worker->finished == worker->count) return;
     bool killed = worker->doom.kind != 0;
     bool innocent = worker->last_failed || (killed && worker->doom.trace != host_current_trace(worker));
-    if (!innocent) {
+    if (!innocent && (killed || !host_methods_died(host, (uint32_t)(worker - host->workers), status))) {
         struct ars_wire_failure failure = killed ? worker->doom : failure_of(host, worker, status);
         bool slow = failure.kind == ARS_FAIL_TIMEOUT || failure.kind == ARS_FAIL_TRY_TIMEOUT;
         if (slow || !host_replay(host, &failure)) {
@@ -145,6 +146,8 @@ static void reset(struct host *host, uint32_t w) {
     atomic_store(&shared->snapshots_alive, 0);
     host_family_count(host, w);
     atomic_store(&shared->where.stray, 0);
+    atomic_store(&shared->where.rewind, ARS__REWIND_NOT);
+    atomic_store(&shared->n_missed, 0);
     atomic_store(&shared->where.pid, 0);
     atomic_store(&shared->where.beat, (atomic_load(&shared->where.beat) | 1) + 1); /* not in a try */
     struct buffer kept = worker->bytes;
@@ -174,8 +177,8 @@ static void fork_failed(struct host *host, uint32_t w, int status, bool area) {
                                            : area  ? ARS_FAIL_MEMORY
                                                    : ARS_FAIL_FORK,
                                    .detail = status,
-                                   .loop = ARS_NO_SITE,
-                                   .site = ARS_NO_SITE};
+                                   .loop_id = ARS_NO_SITE,
+                                   .site_id = ARS_NO_SITE};
     if (area)
         snprintf(f->text, sizeof f->text,
                  "the system refused to open a worker's part of the shared memory (mprotect), %d times in a row: %s. "

@@ -146,7 +146,6 @@ bool host_link_send(struct host *host, const void *frame, size_t size, bool more
             host->disconnected = true;
         return false;
     }
-    if (!more) host->run.counters.messages_sent++;
     return true;
 }
 
@@ -190,7 +189,6 @@ void host_link_flush(struct host *host, bool all_traces) {
         uint32_t steps = host->n_steps_out;
         if (!send_batch(host, ARS_MSG_STEPS, &host->steps_out, &host->n_steps_out)) return;
         host->unanswered += steps;
-        host->run.counters.requests += steps;
     }
     if (host->n_traces_out && (all_traces || host_columns_due(host))) host_columns_send(host);
 }

@@ -8,6 +8,7 @@
 #include "futex.h"
 #include "host.h"
 #include "link.h"
+#include "methods.h"
 #include "records.h"
 #include "relay.h"
 #include "replay.h"
@@ -107,14 +108,13 @@ static bool check_slots(struct host *host, const struct worker *worker, const st
     return true;
 }
 
-static void count_continuations(struct host *host, const struct record *r) {
+static void note_methods(struct host *host, const struct worker *worker, const struct record *r) {
     for (uint32_t i = 0; i < r->view.trace.n_loops; i++) {
         struct ars_wire_loop l;
         memcpy(&l, r->loops + i * sizeof l, sizeof l);
-        host->run.counters.continuations += l.forks;
-        host->run.counters.tries_q += l.tries_q;
-        host->run.counters.tries_p += l.tries_p;
+        host_methods_note(host, &l);
     }
+    host_methods_take_missed(host, (uint32_t)(worker - host->workers));
 }
 
 /* The trace at worker->parsed is over, for good or bad. */
@@ -130,7 +130,7 @@ static void account(struct host *host, struct worker *worker, const struct recor
         else
             host_columns_fail(host, &f, r->view.trace.snapshots);
     } else {
-        count_continuations(host, r);
+        note_methods(host, worker, r);
         host_columns_add(host, &r->view);
     }
     memcpy(&header, worker->bytes.data + worker->parsed, sizeof header);
@@ -164,6 +164,7 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
     struct ars_wire_loop l;
     ars__why why;
     memcpy(&l, r->loops + loop * sizeof l, sizeof l);
+    if (status == ARS__SLOT_DONE) host_methods_compare(&l, &s->estimate);
     ars__estimate_put(&s->estimate, &l);
     l.forks = s->forks;
     memcpy(r->loops + loop * sizeof l, &l, sizeof l);
@@ -174,11 +175,11 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
         if (!ars__check_failure(failure, host_sites_known(host), &why)) {
             failure->kind = ARS_FAIL_PROTOCOL;
             failure->detail = 0;
-            failure->loop = failure->site = ARS_NO_SITE;
+            failure->loop_id = failure->site_id = ARS_NO_SITE;
             snprintf(failure->text, sizeof failure->text, "a continuation failed in an unknown way: %s", why.text);
         }
     } else if (status == ARS__SLOT_DONE && (l.tries_q != wanted->tries_q || l.runs_p != wanted->runs_p)) {
-        *failure = (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop = l.site, .site = ARS_NO_SITE};
+        *failure = (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop_id = l.site_id, .site_id = ARS_NO_SITE};
         snprintf(failure->text, sizeof failure->text,
                  "a loop has %llu tries under q and %llu runs under p, which are not the %u and %u that were asked for",
                  (unsigned long long)l.tries_q, (unsigned long long)l.runs_p, wanted->tries_q, wanted->runs_p);
@@ -208,7 +209,7 @@ static bool collect(struct host *host, struct worker *worker) {
     if (worker->at_work) return false;
     if (!worker->snapshot_failure.kind && !ars__check_trace(&r.view, host_sites_known(host), &why)) {
         worker->snapshot_failure =
-            (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop = ARS_NO_SITE, .site = ARS_NO_SITE};
+            (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop_id = ARS_NO_SITE, .site_id = ARS_NO_SITE};
         snprintf(worker->snapshot_failure.text, sizeof worker->snapshot_failure.text,
                  "the results of a continuation make no sense: %s", why.text);
     }

@@ -79,8 +79,8 @@ static uint32_t ticket_steps(struct host *host, uint32_t channel, unsigned char 
         memcpy(body + at, &step, sizeof step);
         if (n == 0) {
             c->ticket = step.ticket;
-            c->site_id = step.site;
-        } else if (step.site != c->site_id) {
+            c->site_id = step.site_id;
+        } else if (step.site_id != c->site_id) {
             return snprintf(why->text, sizeof why->text, "step requests about several sites in one question"), 0;
         }
     }

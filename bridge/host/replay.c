@@ -8,13 +8,14 @@
 #include "host.h"
 #include "replay.h"
 
-enum { DEATHS = 1, KILLS = 3, REFUSALS = 3, RAISE_AFTER_S = 5 };
+enum { DEATHS = 1, KILLS = 3, REFUSALS = 3, UNDONE = 100, RAISE_AFTER_S = 5 };
 
 struct replay {
     uint64_t trace;
     uint8_t deaths;   /* of itself: the next process to run it is a new one, without what earlier traces have left */
     uint8_t kills;    /* SIGKILL: by somebody else, or by a system that is out of memory */
     uint8_t refusals; /* of forks, with one worker left */
+    uint8_t undone;   /* times that a continuation could not be undone, each for a reason that is then known */
 };
 
 /* There are few: what is run again is next in the queue. */
@@ -44,6 +45,11 @@ void host_replay_forget(struct host *host, uint64_t trace) {
     struct run *run = &host->run;
     struct replay *known = run->n_replays ? find_replay(run, trace) : NULL;
     if (known) *known = run->replays[--run->n_replays];
+}
+
+bool host_replay_undone(struct host *host, uint64_t trace) {
+    struct run *run = &host->run;
+    return run->active && !run->cancelled && entry(run, trace)->undone++ < UNDONE;
 }
 
 /* ---- refused forks ----------------------------------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ void host_run_start(struct host *host, const unsigned char *frame) {
     run->n_queue = 0;
     run->queued = run->accounted = 0;
     run->hopeless.kind = run->fork_failure.kind = 0;
-    run->counters = (struct ars_wire_done){.messages_received = 1};
+    run->counters = (struct ars_wire_done){0};
     uint32_t use = config.max_workers && config.max_workers < host->n_workers ? config.max_workers : host->n_workers;
     run->use_workers = run->wanted_workers = config.n_traces < use ? (uint32_t)config.n_traces : use;
     run->raise_at = 0;
@@ -110,7 +110,6 @@ void host_run_finish(struct host *host) {
     if (host->blocked || host->disconnected) return;
     struct ars_wire_done done = run->counters;
     done.header = host_header(host, ARS_MSG_DONE, sizeof done, 0);
-    done.messages_sent++; /* this one */
     done.cancelled = run->cancelled;
     if (host_link_send(host, &done, sizeof done, false)) run->active = false;
 }

@@ -59,7 +59,6 @@ static void receive_error(struct host *host, const unsigned char *frame, size_t 
 static void obey(struct host *host, const unsigned char *frame, size_t size, bool more) {
     struct ars_wire_header h;
     ars__why why;
-    host->run.counters.messages_received++;
     if (more) {
         host_give_up(host, "a bad message from the controller: it has more than one frame");
         return;

@@ -144,12 +144,12 @@ static void check_try(struct host *host, uint32_t w, const struct at_work *proce
     struct ars_wire_failure at;
     host_family_where(host, process->where, &at);
     int size = 1;
-    const char *loop = at.loop == ARS_NO_SITE ? "?" : host_site_address(host, at.loop, &size);
+    const char *loop = at.loop_id == ARS_NO_SITE ? "?" : host_site_address(host, at.loop_id, &size);
     host_family_condemn(host, w, ARS_FAIL_TRY_TIMEOUT,
                         "one try of the loop %.*s took more than %g s; raise try_timeout if the simulator needs longer",
                         size < 200 ? size : 200, loop, limit);
-    host->workers[w].doom.loop = at.loop;
-    host->workers[w].doom.site = at.site;
+    host->workers[w].doom.loop_id = at.loop_id;
+    host->workers[w].doom.site_id = at.site_id;
 }
 
 /* One look at a worker that is at work. */

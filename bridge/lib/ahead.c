@@ -25,7 +25,7 @@ enum {
     FADING = 4096     /* guesses after which older ones count half */
 };
 
-static struct ars__guesses *const guesses = &ars__me.guesses;
+#define guesses (&ars__me.kept->guesses)
 
 /* One question of the script, before its prior. */
 struct ars__scripted {
@@ -55,7 +55,7 @@ static void add_to_script(struct ars__script *script, const unsigned char *reque
     struct ars_wire_step step;
     memcpy(&step, request, sizeof step);
     const size_t prior_at = sizeof step + step.n_told * sizeof(struct ars_wire_told);
-    const struct ars__scripted item = {step.site, step.instance, (uint32_t)(step.size - prior_at), 0};
+    const struct ars__scripted item = {step.site_id, step.instance, (uint32_t)(step.size - prior_at), 0};
     if (step.n_told != 1 || script->used + sizeof item + item.prior_size > sizeof script->bytes) {
         script->closed = 1;
         return;
@@ -137,7 +137,7 @@ static bool draw_first(const struct ars__first *first, struct drawn *last) {
     struct ars_wire_step step;
     memcpy(&step, first->request, sizeof step);
     const size_t prior_at = sizeof step + step.n_told * sizeof(struct ars_wire_told);
-    if (step.site == ARS_NO_SITE || ars__prior_proposes(step.site)) return false;
+    if (step.site_id == ARS_NO_SITE || ars__prior_proposes(step.site_id)) return false;
     for (uint32_t i = 0; i < guesses->n_streams; i++) {
         guesses->streams[i].rng = ars__stream(ARS__TRY_Q, guesses->first_stream + i);
         guesses->streams[i].head = guesses->streams[i].tail = 0;
@@ -145,7 +145,7 @@ static bool draw_first(const struct ars__first *first, struct drawn *last) {
                         step.size - prior_at))
             return false;
     }
-    *last = (struct drawn){step.site, step.instance};
+    *last = (struct drawn){step.site_id, step.instance};
     return true;
 }
 
@@ -158,7 +158,7 @@ static size_t build_question(unsigned char *out, const struct ars__guessed_strea
     struct ars_wire_told told = {last->site_id, last->instance, s->value};
     struct ars_wire_step step = {.trace = ars__me.trace_number,
                                  .state = s->state,
-                                 .site = item->site_id,
+                                 .site_id = item->site_id,
                                  .instance = item->instance,
                                  .n_told = 1,
                                  .size = (uint32_t)request_size_of(item)};
@@ -255,8 +255,8 @@ void ars__ahead_begin(uint32_t number) {
 }
 
 uint32_t ars__ahead_used_in_place(void) {
-    uint32_t used = ars__me.used_in_place;
-    ars__me.used_in_place = 0;
+    uint32_t used = guesses->used_in_place;
+    guesses->used_in_place = 0;
     return used;
 }
 
@@ -268,7 +268,7 @@ const unsigned char *ars__ahead_find(const unsigned char *request, size_t size, 
         return NULL;
     }
     ars__me.ahead = a->next;
-    ++*(ars__me.snapshot ? &ars__me.snapshot->used_ahead : &ars__me.used_in_place);
+    ++*(ars__me.snapshot ? &ars__me.snapshot->used_ahead : &guesses->used_in_place);
     *reply_size = a->reply_size;
     return guessed + size;
 }

@@ -28,6 +28,7 @@ struct ars__guesses {
     struct ars__score scores[ARS_WIRE_MAX_SITES]; /* by loop; pages without a loop take no memory */
     struct ars__guessed_stream streams[ARS__MOST_STEPS];
     uint32_t first_stream, n_streams;
+    uint32_t used_in_place; /* answers that continuations in place have used */
     size_t filled;
     _Alignas(8) unsigned char room[ARS__GUESSES_ROOM]; /* answers, each with its question */
 };

@@ -153,7 +153,7 @@ static double sample_latent(const char *name, const ars_dist *prior) {
         ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.80s\"): the draw is %g with log p = %g and log q = %g", name, value,
                   log_p, log_q);
     const struct ars__loop *top = ars__top(&ars__me.loops);
-    struct ars_wire_sample record = {.site = site_id,
+    struct ars_wire_sample record = {.site_id = site_id,
                                      .instance = instance,
                                      .loop = top ? top->record : -1,
                                      .prior = (uint16_t)prior->kind,

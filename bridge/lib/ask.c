@@ -7,6 +7,7 @@
 #include "fail.h"
 #include "futex.h"
 #include "process.h"
+#include "rewind.h"
 #include "sites.h"
 #include "trace.h"
 
@@ -21,10 +22,12 @@ size_t ars__ask_in_place(enum ars__question kind, size_t size) {
     struct ars__channel *c = ars__me.channel;
     c->kind = kind;
     c->size = (uint32_t)size;
+    ars__rewind_pause();
     atomic_store(&c->state, ARS__ASKED);
     ars__raise_attention(ars__me.channel_number);
     /* No deadline of our own: the host ends this process when its trace takes too long, the kernel when the host dies. */
     for (uint32_t seen; (seen = atomic_load(&c->state)) != ARS__ANSWERED;) ars__futex_wait(&c->state, seen, 1000000000);
+    ars__rewind_resume();
     size_t n = c->size;
     if (n > sizeof c->body)
         ars__fail(ARS_FAIL_PROTOCOL, 0, "the host answered with %zu bytes, at most %zu fit", n, sizeof c->body);
@@ -46,13 +49,13 @@ static size_t build_step(unsigned char *out, uint32_t site_id, uint32_t instance
     const struct ars_wire_sample *s = (void *)ars__me.trace.samples.bytes;
     struct ars_wire_step step = {.trace = ars__me.trace_number,
                                  .state = ars__me.state,
-                                 .site = site_id,
+                                 .site_id = site_id,
                                  .instance = instance,
                                  .n_told = (uint32_t)n};
     size_t size = sizeof step;
     for (size_t i = 0; i < n; i++) {
         const struct ars_wire_sample *from = &s[ars__me.told + i];
-        struct ars_wire_told told = {from->site, from->instance, from->value};
+        struct ars_wire_told told = {from->site_id, from->instance, from->value};
         memcpy(out + size, &told, sizeof told);
         size += sizeof told;
     }

@@ -9,6 +9,7 @@
 #include "fail.h"
 #include "family.h"
 #include "process.h"
+#include "rewind.h"
 #include "trace.h"
 
 /* One list; the numbers are those of wire.h. */
@@ -49,11 +50,13 @@ static const char *failure_name(enum ars_failure_kind kind) {
 }
 
 void ars__where_read(const struct ars__where *where, struct ars_wire_failure *failure) {
-    failure->loop = where ? atomic_load_explicit(&where->loop_id, memory_order_relaxed) : ARS_NO_SITE;
-    failure->site = where ? atomic_load_explicit(&where->site_id, memory_order_relaxed) : ARS_NO_SITE;
+    failure->loop_id = where ? atomic_load_explicit(&where->loop_id, memory_order_relaxed) : ARS_NO_SITE;
+    failure->site_id = where ? atomic_load_explicit(&where->site_id, memory_order_relaxed) : ARS_NO_SITE;
 }
 
 _Noreturn void ars__fail(enum ars_failure_kind kind, int detail, const char *format, ...) {
+    /* The loop is forked then, and the forked continuation fails in the same way. */
+    if (ars__rewinding()) ars__rewind_refuse(ARS_REASON_FAILURE, (int32_t)kind);
     struct ars_wire_failure failure = {.trace = ars__me.trace_number, .kind = kind, .detail = detail};
     ars__where_read(ars__me.where, &failure);
     va_list args;

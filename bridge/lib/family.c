@@ -21,7 +21,9 @@
 #include "family.h"
 #include "fork.h"
 #include "futex.h"
+#include "kept.h"
 #include "loops.h"
+#include "method.h"
 #include "process.h"
 #include "resource_limits.h"
 #include "segment.h"
@@ -123,6 +125,7 @@ bool ars__worker_next(void) {
     if (ars__me.in_trace) {
         ars__loops_reset();
         ars__data_end_trace();
+        ars__habits_learn();
         ars__trace_send(&ars__me.trace);
         ars__snapshots_await();
         ars__me.trace_number++;
@@ -341,6 +344,7 @@ void ars__split(void) {
     ars__setting("ARS_MAX_MEMORY", 0, UINT64_MAX >> 2); /* refused now, not in every worker */
     if ((uint64_t)ars__me.n_workers * (ars__me.per_worker + 1) > ARS__MAX_CHANNELS)
         ars__cannot_start("ARS_WORKERS times ARS_SNAPSHOTS is too large; lower one of them", 0);
+    if (!ars__kept_make()) ars__cannot_start("no memory for the state of a worker", errno);
     int fd = memfd_create("ars", MFD_CLOEXEC | MFD_ALLOW_SEALING), pair[2];
     if (fd < 0) ars__cannot_start("no shared memory", errno);
     ars__me.shm = ars__segment_make(fd);

@@ -19,7 +19,7 @@
 #include "where.h"
 
 /* A directory's link count is 2 and its subdirectories: one per thread. One system call, no parsing. */
-static bool has_threads(void) {
+bool ars__has_threads(void) {
     struct stat st;
     return stat("/proc/self/task", &st) == 0 && st.st_nlink > 3;
 }
@@ -58,7 +58,7 @@ static pid_t fork_again(void) {
  *  4. its random stream is set by the caller, who knows which one it is, before simulator code runs. */
 pid_t ars__fork(enum ars__role role) {
     bool of_snapshot = role == ARS__TRY_Q || role == ARS__RUN_P;
-    if (!of_snapshot && has_threads()) {
+    if (!of_snapshot && ars__has_threads()) {
         errno = ARS__HAS_THREADS;
         return -1;
     }

@@ -89,6 +89,7 @@ static void estimate_acceptance(struct body *body) {
     for (uint32_t number = 0; body->estimate.runs_p < ars__me.want_runs_p; number++)
         continue_once(body, ARS__RUN_P, number);
     ars__estimate_put(&body->estimate, record_of(body));
+    record_of(body)->method = ARS_METHOD_IN_PLACE;
 }
 
 /* A call is always an entry, so an open loop that is not around us was left. */

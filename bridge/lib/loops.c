@@ -15,6 +15,7 @@
 #include "continuation.h"
 #include "fail.h"
 #include "loops.h"
+#include "method.h"
 #include "process.h"
 #include "rejected_log.h"
 #include "sites.h"
@@ -123,6 +124,13 @@ void ars__loop_cache(struct ars__loop *loop) {
     loop->first->request_size = 0;
 }
 
+void ars__loop_keep_first(struct ars__loop *loop, struct ars__first *first) {
+    if (loop->owns_first) free(loop->first);
+    loop->owns_first = false;
+    loop->first = first;
+    first->request_size = 0;
+}
+
 /* Only tries of the outermost loop are timed, or of the one that a continuation estimates: those within are part of them. */
 static bool times_tries(void) {
     return ars__me.loops.depth == (ars__continuing() ? ars__me.root : 1);
@@ -162,9 +170,9 @@ struct ars__loop *ars__loop_open(ars__loop_mark *mark, const char *frame) {
     }
     char name[ARS_WIRE_MAX_NAME + 1];
     ars__loop_name(mark, name, sizeof name);
-    struct ars_wire_loop record = {.site = ars__site_id(name, ARS_SITE_LOOP, 0), .parent = parent, .tries = 1};
-    record.instance = ars__instance_take(record.site);
-    loop->site_id = record.site;
+    struct ars_wire_loop record = {.site_id = ars__site_id(name, ARS_SITE_LOOP, 0), .parent = parent, .tries = 1};
+    record.instance = ars__instance_take(record.site_id);
+    loop->site_id = record.site_id;
     loop->record = (int32_t)ars__n_loops(t);
     ars__buffer_add(&t->loops, &record, sizeof record);
     ars__buffer_add(&t->slots, &(uint32_t){ARS__NO_SLOT}, sizeof(uint32_t));
@@ -189,7 +197,7 @@ static bool enter(ars__loop_mark *mark, const char *frame, const char *pointer, 
     if (fresh) loop->tag = (struct ars__frame_tag){.below = pointer - MOVED_BY};
     if (ars__me.role == ARS__RUN_P) return fresh;
     if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
-        ars__snapshot_at_entry(loop);
+        ars__estimate_at_entry(loop);
     else
         ars__loop_cache(loop);
     ars__try_begins();

@@ -67,6 +67,8 @@ void ars__loops_reset(void);
 struct ars__loop *ars__loop_open(ars__loop_mark *mark, const char *frame);
 /* Memory for the first draw's proposal, for a loop without a snapshot. */
 void ars__loop_cache(struct ars__loop *loop);
+/* The same, in memory that somebody else owns. */
+void ars__loop_keep_first(struct ars__loop *loop, struct ars__first *first);
 /* The try was rejected: everything that it drew vanishes. */
 void ars__loop_again(struct ars__loop *loop);
 void ars__try_begins(void); /* for the clock of tries */

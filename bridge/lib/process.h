@@ -14,6 +14,7 @@
 #include "data.h"
 #include "dist.h"
 #include "family.h"
+#include "kept.h"
 #include "loops.h"
 #include "role.h"
 #include "shm.h"
@@ -59,8 +60,7 @@ struct ars__process {
     struct ars__snapshot *snapshot; /* in a snapshot and its continuations; NULL in a continuation in place */
     size_t root;                    /* depth of the loop that is being estimated; 0: none */
 
-    bool is_last_run;       /* a snapshot that makes the last run under p itself: nobody needs it any more then */
-    uint32_t used_in_place; /* answers asked ahead that continuations in place have used */
+    bool is_last_run; /* a snapshot that makes the last run under p itself: nobody needs it any more then */
     struct ars__scripted *latest_scripted; /* the question of the script whose answer is awaited; NULL: none */
 
     struct ars__tagged_frames tagged;
@@ -75,7 +75,7 @@ struct ars__process {
     struct ars__data data;
     struct ars__told_host told_host;
     struct ars__snapshots snapshots;
-    struct ars__guesses guesses;
+    struct ars__kept *kept; /* memory that a rewind leaves alone */
 };
 _Static_assert(offsetof(struct ars__process, is_owned) <= ARS__PAGE, "what a continuation writes to must fit a page");
 

@@ -56,7 +56,7 @@ void ars__rejected_keep(struct ars__loop *loop) {
         inner->prefix -= before;
     }
     const struct ars_wire_loop *record = (const struct ars_wire_loop *)(void *)t->loops.bytes + loop->record;
-    struct ars_wire_try mine = {.site = loop->site_id,
+    struct ars_wire_try mine = {.site_id = loop->site_id,
                                 .instance = record->instance,
                                 .parent = -1,
                                 .prefix = before,
@@ -79,7 +79,7 @@ void ars__rejected_close(struct ars__loop *loop) {
     const struct ars_wire_loop *record = (const struct ars_wire_loop *)(void *)t->loops.bytes + loop->record;
     for (size_t at = loop->entry_rejected.tries; at < t->tries.used; at += sizeof(struct ars_wire_try)) {
         struct ars_wire_try *mine = try_at(t, at);
-        if (mine->parent >= 0 || mine->site != loop->site_id || mine->instance != record->instance) continue;
+        if (mine->parent >= 0 || mine->site_id != loop->site_id || mine->instance != record->instance) continue;
         mine->recorded = loop->recorded;
         mine->rejected = loop->tries - 1;
     }

@@ -19,8 +19,11 @@
 #include "fork.h"
 #include "futex.h"
 #include "loops.h"
+#include "machine.h"
+#include "method.h"
 #include "process.h"
 #include "resource_limits.h"
+#include "rewind.h"
 #include "sites.h"
 #include "snapshot.h"
 #include "stray.h"
@@ -53,7 +56,9 @@ _Noreturn static void leave(void) {
 /* A try of the loop at the root has ended; returns if this continuation goes on. */
 void ars__continuation_tried(const struct ars__loop *root, bool accepted) {
     struct ars__snapshot *s = ars__me.snapshot;
-    if (ars__continuation_count(&s->estimate, s->want_tries_q, root, accepted)) leave();
+    if (!s)
+        ars__rewind_tried(root, accepted);
+    else if (ars__continuation_count(&s->estimate, s->want_tries_q, root, accepted)) leave();
 }
 
 /* ---- the snapshot ---------------------------------------------------------------------------------------------------- */
@@ -159,7 +164,6 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
     s->estimate = (struct ars__estimate){0};
     s->forks = s->asked_ahead = s->used_ahead = 0;
     s->failure.kind = ARS_OK;
-    s->first.request_size = 0;
     atomic_store_explicit(&s->where.loop_id, loop->site_id, memory_order_relaxed);
     atomic_store_explicit(&s->where.site_id, ARS_NO_SITE, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->where.beat, 2, memory_order_relaxed); /* never a number of an earlier trace */
@@ -167,10 +171,9 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
     atomic_store(&s->channel.state, ARS__IDLE);
     atomic_store(&s->order, ARS__WAIT);
     atomic_store(&s->status, ARS__SLOT_PARKED);
-    if (loop->owns_first) free(loop->first);
-    loop->owns_first = false;
-    loop->first = &s->first;
+    ars__loop_keep_first(loop, &s->first);
 
+    const uint64_t began = ars__ticks();
     pid_t pid = ars__fork_patiently(ARS__SNAPSHOT, "a snapshot");
     if (pid == 0) {
         ars__me.snapshot = s;
@@ -181,6 +184,7 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
         live_as_snapshot();
         return;
     }
+    ars__habits_forked(ars__ticks() - began);
     ars__me.snapshots.pid[slot] = pid;
     atomic_store_explicit(&s->where.pid, (uint32_t)pid, memory_order_relaxed);
     count_alive(1);
@@ -216,14 +220,14 @@ void ars__snapshots_await(void) {
         struct ars__snapshot *s = slot_at(slot);
         int status;
         reap_slot(slot, &status);
-        ars__ahead_learn(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site, s->asked_ahead,
+        ars__ahead_learn(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site_id, s->asked_ahead,
                          s->used_ahead);
         uint32_t said = atomic_load(&s->status);
         if (said != ARS__SLOT_PARKED && said != ARS__SLOT_RUNNING) continue;
         if (!s->failure.kind) {
             int n;
             const char *loop =
-                ars__site_address(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site, &n);
+                ars__site_address(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site_id, &n);
             char name[200];
             snprintf(name, sizeof name, "%.*s", n, loop);
             bool under_p = said == ARS__SLOT_RUNNING && s->estimate.tries_q >= s->want_tries_q;

@@ -21,7 +21,7 @@ struct ars__snapshots {
 void ars__snapshot_at_entry(struct ars__loop *loop);
 void ars__snapshots_dismiss_after(size_t record); /* those of the loops behind this one */
 void ars__snapshots_await(void);
-/* In a forked continuation: a try of its loop was rejected, or accepted. Returns if it goes on, so never if accepted. */
+/* In a continuation: a try of its loop was rejected, or accepted. Returns if it goes on, so never if accepted. */
 void ars__continuation_tried(const struct ars__loop *root, bool accepted);
 
 #endif /* ARS_LIB_SNAPSHOT_H */

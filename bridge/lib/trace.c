@@ -46,9 +46,9 @@ struct ars__position ars__trace_position(const struct ars__trace *t) {
 
 void ars__trace_rewind(struct ars__trace *t, const struct ars__position *to) {
     for (size_t at = to->samples; at < t->samples.used; at += sizeof(struct ars_wire_sample))
-        ars__instance_give_back(((struct ars_wire_sample *)(void *)(t->samples.bytes + at))->site);
+        ars__instance_give_back(((struct ars_wire_sample *)(void *)(t->samples.bytes + at))->site_id);
     for (size_t at = to->loops; at < t->loops.used; at += sizeof(struct ars_wire_loop))
-        ars__instance_give_back(((struct ars_wire_loop *)(void *)(t->loops.bytes + at))->site);
+        ars__instance_give_back(((struct ars_wire_loop *)(void *)(t->loops.bytes + at))->site_id);
     t->samples.used = to->samples;
     t->params.used = to->params;
     t->results.used = to->results;

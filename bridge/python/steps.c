@@ -13,21 +13,21 @@ static void unpack_step(struct ars__steps *out, uint32_t i, const unsigned char 
     out->ticket[i] = step.ticket;
     out->trace[i] = step.trace;
     out->state[i] = step.state;
-    out->site[i] = step.site;
+    out->site[i] = step.site_id;
     out->instance[i] = step.instance;
     size_t at = sizeof step;
     int64_t to = out->told_begin[i];
     for (uint32_t k = 0; k < step.n_told; k++, to++, at += sizeof(struct ars_wire_told)) {
         struct ars_wire_told told;
         memcpy(&told, bytes + at, sizeof told);
-        out->told_site[to] = told.site;
+        out->told_site[to] = told.site_id;
         out->told_instance[to] = told.instance;
         out->told_value[to] = told.value;
     }
     out->told_begin[i + 1] = to;
     out->prior_kind[i] = 0;
     out->prior_begin[i + 1] = out->prior_begin[i];
-    if (step.site == ARS_NO_SITE) return;
+    if (step.site_id == ARS_NO_SITE) return;
     struct ars_wire_dist prior;
     memcpy(&prior, bytes + at, sizeof prior);
     out->prior_kind[i] = prior.kind;

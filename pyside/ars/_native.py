@@ -96,6 +96,36 @@ class RunFlag(IntFlag):
     RECORD_PRIORS = lib.ARS_RUN_RECORD_PRIORS
     RECORD_REJECTED = lib.ARS_RUN_RECORD_REJECTED
     ASK_AHEAD = lib.ARS_RUN_ASK_AHEAD
+    REWIND = lib.ARS_RUN_REWIND
+    CHECK = lib.ARS_RUN_CHECK
+
+
+class LoopMethod(IntEnum):
+    """enum ars_loop_method"""
+
+    NONE = lib.ARS_METHOD_NONE
+    FORK = lib.ARS_METHOD_FORK
+    REWIND = lib.ARS_METHOD_REWIND
+    CHECKED = lib.ARS_METHOD_CHECKED
+    MISMATCH = lib.ARS_METHOD_MISMATCH
+    IN_PLACE = lib.ARS_METHOD_IN_PLACE
+
+
+class ForkReason(IntEnum):
+    """enum ars_fork_reason"""
+
+    NONE = lib.ARS_REASON_NONE
+    SYSTEM = lib.ARS_REASON_SYSTEM
+    SYSCALL = lib.ARS_REASON_SYSCALL
+    CRASH = lib.ARS_REASON_CRASH
+    FAILURE = lib.ARS_REASON_FAILURE
+    MISMATCH = lib.ARS_REASON_MISMATCH
+    COST = lib.ARS_REASON_COST
+    PAGES = lib.ARS_REASON_PAGES
+    THREADS = lib.ARS_REASON_THREADS
+    SHADOW_STACK = lib.ARS_REASON_SHADOW_STACK
+    DEPTH = lib.ARS_REASON_DEPTH
+    HANDLER = lib.ARS_REASON_HANDLER
 
 
 class SiteKind(IntEnum):
@@ -181,6 +211,10 @@ def failure_name(code: int) -> str:
         return f"unknown_{code}"
 
 
+# What ``post.columns`` and files on disk call a field, where the header has another name for it.
+_FIELD_NAMES: Final = {"site_id": "site", "loop_id": "loop"}
+
+
 def _dtype(ctype: Any) -> np.dtype[Any]:
     if ctype.kind == "primitive":
         codes = {"char": "S1", "double": "<f8", "float": "<f4"}
@@ -193,7 +227,7 @@ def _dtype(ctype: Any) -> np.dtype[Any]:
     if ctype.kind == "struct":
         return np.dtype(
             {
-                "names": [name for name, _ in ctype.fields],
+                "names": [_FIELD_NAMES.get(name, name) for name, _ in ctype.fields],
                 "formats": [_dtype(field.type) for _, field in ctype.fields],
                 "offsets": [field.offset for _, field in ctype.fields],
                 "itemsize": ffi.sizeof(ctype),

@@ -157,6 +157,10 @@ class BiasWarning(ArsWarning):
     """What was asked for makes the weights biased."""
 
 
+class ContinuationWarning(ArsWarning):
+    """Rewound and forked continuations of a loop gave different numbers, and the forked ones were used."""
+
+
 class FewTracesWarning(ArsWarning):
     """Too few effective traces, or a tail that is heavy or unknown: a standard error cannot be trusted, or is NaN."""
 

@@ -12,6 +12,7 @@ import numpy as np
 from ars._native import SiteKind
 from ars.columns import Array, Columns, Floats, Site
 from ars.diagnostics import pareto_k
+from ars.results.continuations import Estimation, how_estimated
 from ars.results.naive_variance import lower_bound, unseen_share
 
 __all__ = ["LoopSummary", "Loops", "summarise_loops"]
@@ -43,6 +44,11 @@ class LoopSummary(NamedTuple):
     the largest of several is taken), False if the mean is below 1 with two, its tail is light, and what the tries
     under q have visited is all that p rejects; else None, with the reason in ``note``. A False is about the average
     state.
+
+    ``method`` is how the continuations ran: "rewind" (in place, and undone), "fork", "both" (some entries were rewound
+    and others forked, or every entry was estimated both ways), "in place" (``ars_reject``) or "not estimated".
+    ``reason`` says why entries were forked although ``continuations`` allowed rewinding, and is "" if none was.
+    ``pages`` is the median number of memory pages that a rewind put back, NaN if nothing was rewound.
     """
 
     address: str
@@ -58,6 +64,9 @@ class LoopSummary(NamedTuple):
     s_pq_bound: float
     naive_variance_infinite: bool | None
     note: str
+    method: str
+    reason: str
+    pages: float
 
     @property
     def name(self) -> str:
@@ -182,7 +191,7 @@ def _tries_under_q(loops: Array) -> Floats:
     return tries
 
 
-def _summarise(address: str, loops: Array) -> LoopSummary:
+def _summarise(address: str, loops: Array, estimation: Estimation) -> LoopSummary:
     verdict = _judge(loops)
     known = loops[loops["runs_p"] > 0]
     p_accept, p_error = _inverse_of_mean(known["tries_p"] / known["runs_p"])
@@ -201,6 +210,7 @@ def _summarise(address: str, loops: Array) -> LoopSummary:
         s_pq_bound=verdict.bound,
         naive_variance_infinite=verdict.infinite,
         note=verdict.note,
+        **estimation._asdict(),
     )
 
 
@@ -245,6 +255,7 @@ class Loops(Mapping[str, LoopSummary]):
             "s.e.",
             "largest",
             "at least",
+            "estimated by",
             "infinite naive variance",
         )
         verdicts = {True: "yes", False: "no", None: "undecided"}
@@ -255,6 +266,7 @@ class Loops(Mapping[str, LoopSummary]):
                 f"{loop.mean_tries:.3g}",
                 *(f"{x:.4g}" for x in (loop.p_accept, loop.q_accept, loop.s_pq)),
                 *(f"{x:.2g}" for x in (loop.s_pq_error, loop.s_pq_largest, loop.s_pq_bound)),
+                "-" if loop.method == "not estimated" else loop.method,
                 verdicts[loop.naive_variance_infinite] + (f" ({loop.note})" if loop.note else ""),
             )
             for loop in self._by_address.values()
@@ -264,7 +276,8 @@ class Loops(Mapping[str, LoopSummary]):
         for row in [header, *rows]:
             middle = (cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True))
             lines.append("  ".join([row[0].ljust(widths[0]), *middle, row[-1]]))
-        return "\n".join([*lines, _LEGEND])
+        forked = [f"{loop.address} was forked: {loop.reason}" for loop in self._by_address.values() if loop.reason]
+        return "\n".join([*lines, _LEGEND, *forked])
 
 
 def _nothing_proposed(loops: Array) -> Array:
@@ -284,9 +297,9 @@ def summarise_loops(columns: Columns, sites: Sequence[Site], *, proposed: bool =
         if site.kind == SiteKind.LOOP:
             mine = columns.loops[ids == site.id]
             if len(mine) and proposed:
-                found.append(_summarise(site.address, mine))
+                found.append(_summarise(site.address, mine, how_estimated(mine)))
             elif len(mine):
-                summary = _summarise(site.address, _nothing_proposed(mine))
+                summary = _summarise(site.address, _nothing_proposed(mine), how_estimated(mine))
                 # p = q rejects as much as it proposes: there is nothing that its tries could have missed
                 summary = summary._replace(s_pq_bound=math.nan)
                 found.append(summary._replace(naive_variance_infinite=False, note="nothing was proposed"))

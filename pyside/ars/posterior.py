@@ -137,7 +137,7 @@ class Traces:
 
     @cached_property
     def loops(self) -> Loops:
-        """Per loop: entries, tries, p(A), q(A) and Theorem 1's S_pq."""
+        """Per loop: entries, tries, p(A), q(A), Theorem 1's S_pq, and how the continuations ran."""
         return summarise_loops(self.columns, self.sites, proposed=self.run.proposed)
 
     @classmethod

@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -19,11 +18,13 @@ from ars._native import RunFlag
 from ars.arguments import check_posterior_options, choice, first_of, integer, observed_arrays, renamed, seed_or_random
 from ars.budget import Budget
 from ars.columns import Columns, Site
-from ars.errors import ArsError, BiasWarning, NetworkError, RunInterrupted
+from ars.continuations import continuation_flags
+from ars.errors import ArsError, NetworkError, RunInterrupted
 from ars.extras import one_torch_thread, torch_needed
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.progress import NoProgress, Progress, make_progress
 from ars.proposers import HandProposer, PriorProposer, Proposal, Proposer
+from ars.results.continuations import report_continuations
 from ars.results.zero_likelihood import warn_of_impossible
 from ars.runtime.identified import Identified
 from ars.runtime.recorder import Recorder
@@ -65,7 +66,8 @@ class Simulator(Identified):
 
     workers: processes that run traces (default: 8 per core, and 32 per core where proposals are asked for).
     startup_timeout: seconds for the simulator's own initialisation. env: variables to add to its environment.
-    show_stdout: let its output through.
+    show_stdout: let its output through. continuations: how loops are estimated, "auto" (run in place and undone where
+    that is safe, else forked), "fork", or "check" (both, compared bit for bit); the numbers are the same.
 
     Limits: trace_timeout, seconds that a trace may take of its own time (waiting for proposals or for a core does not
     count), and again in proposals written by hand, 0 for no limit; try_timeout, the same for one try of a loop;
@@ -351,13 +353,15 @@ class Simulator(Identified):
         stop: threading.Event | None = None,
         max_rejected: int = 0,
         lease: int | None = None,
+        budget: Budget | None = None,
     ) -> tuple[Columns, tuple[Site, ...]]:
         """Traces first_trace .. first_trace + n - 1 of the prior run with this seed, in order, with the parameters of
         their priors: what a network is trained on. Fewer come back if another thread sets ``stop``. max_rejected: they
-        come with what rejected tries drew, up to so many tries per loop entry."""
+        come with what rejected tries drew, up to so many tries per loop entry. budget: their loops are estimated."""
         flags = RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS
         flags |= RunFlag.RECORD_REJECTED if max_rejected else RunFlag(0)
-        config = self._config(seed, n, flags, first_trace=first_trace)._replace(max_rejected=max_rejected)
+        flags |= RunFlag.ESTIMATE if budget else RunFlag(0)
+        config = self._config(seed, n, flags, budget, first_trace=first_trace)._replace(max_rejected=max_rejected)
         advice = self._replay(config, PriorProposer()).advice
         recorder = Recorder(n, on_failure, NoProgress(), first=first_trace, seed=seed, advice=advice)
         with self._exclusively(lease):
@@ -379,7 +383,7 @@ class Simulator(Identified):
             seed=seed,
             n_traces=n_traces,
             first_trace=first_of("first_trace", first_trace, n_traces),
-            flags=flags,
+            flags=continuation_flags(self.continuations, flags),
             tries_q=budget.N if budget else 0,
             runs_p=budget.M if budget else 0,
             max_workers=self._most_workers(flags),
@@ -396,7 +400,7 @@ class Simulator(Identified):
         if options is None and not proposer.asks:
             options = observe_options(config.observed)
         command = self.command if self._listen is None else self._listen.command
-        return Replay(posterior, command, self.limits, None if self.env or self.cwd else options)
+        return Replay(posterior, command, self.limits, None if self.env or self.cwd else options, self.continuations)
 
     def _run(
         self,
@@ -439,11 +443,6 @@ class Simulator(Identified):
         proposer.warn_after_run(recorder.columns(), recorder.sites)
         if config.flags & RunFlag.POSTERIOR:
             warn_of_impossible(recorder.columns(), recorder.sites)
-        if on_failure == "skip" and recorder.n_failed:
-            warnings.warn(
-                f"{recorder.n_failed} of {recorder.done} traces failed and were dropped, which biases what is "
-                f"left unless failures have nothing to do with the values drawn. {recorder.describe()}",
-                BiasWarning,
-                stacklevel=3,
-            )
+            report_continuations(recorder.columns(), recorder.sites)
+        recorder.warn_of_dropped()
         return found

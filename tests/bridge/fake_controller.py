@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import zmq
 
@@ -18,7 +19,19 @@ import make_golden as g  # noqa: E402
 TOKEN = "00112233445566778899aabbccddeeff"
 PATIENCE = 20.0  # seconds until a test gives up waiting
 CRASH, EXIT, TIMEOUT, NAN, MISUSE, FORK, THREADS, PROTOCOL, TRY_TIMEOUT = 1, 2, 3, 5, 6, 13, 14, 17, 20
+FORKED = 1  # a loop's method
 NORMAL_3 = g.dist(g.NORMAL, 3.0, 1.0)
+
+
+class Done(NamedTuple):
+    """The counters of a DONE message."""
+
+    traces: int
+    workers_started: int
+    cancelled: int
+    replays: int
+    forks_refused: int
+    fewest_workers: int
 
 
 class Trace:
@@ -51,11 +64,11 @@ def unpack_traces(frames: list[bytes]) -> list[Trace]:
             trace.samples.append(struct.unpack_from("<d", samples, at["sample"] + 16)[0])
             at["sample"] += 40
         for _ in range(n_loops):
-            _, _, _, forks, tries, _, tries_q, accepted_q, runs_p, tries_p, s_pq = struct.unpack_from(
-                "<IIiIQdQQQQd", loops, at["loop"]
+            _, _, _, forks, tries, _, tries_q, accepted_q, runs_p, tries_p, s_pq, _, method, *_ = struct.unpack_from(
+                "<IIiIQdQQQQdIHHiI", loops, at["loop"]
             )
-            trace.loops.append((tries, tries_q, accepted_q, runs_p, tries_p, forks, int(s_pq)))
-            at["loop"] += 72
+            trace.loops.append((tries, tries_q, accepted_q, runs_p, tries_p, forks, int(s_pq), method))
+            at["loop"] += 88
         trace.values = struct.unpack_from(f"<{n_values}d", values, at["value"])
         at["value"] += 8 * n_values
         for _ in range(n_tries):
@@ -108,14 +121,14 @@ class Controller:
         self.peer = b""
         self.traces: dict[int, Trace] = {}
         self.steps: list[list[Step]] = []
-        self.done: tuple[int, ...] = ()
+        self.done = Done(0, 0, 0, 0, 0, 0)
         self.error = ""
 
     def receive(self, seconds: float = PATIENCE) -> tuple[int, list[bytes]]:
         assert self.socket.poll(int(seconds * 1000)), f"no message; stderr: {self.stderr.read_text()}"
         self.peer, *frames = self.socket.recv_multipart()
         magic, version, kind, size = struct.unpack_from("<IHHI", frames[0])
-        assert (magic, version, size) == (g.MAGIC, 1, len(frames[0]))
+        assert (magic, version, size) == (g.MAGIC, g.VERSION, len(frames[0]))
         return kind, frames
 
     def send(self, frame: bytes) -> None:
@@ -141,7 +154,7 @@ class Controller:
                     assert trace.number not in self.traces, "a trace came twice"
                     self.traces[trace.number] = trace
             elif kind == g.DONE:
-                self.done = struct.unpack_from("<13Q", frames[0], 24)
+                self.done = Done(*struct.unpack_from("<6Q", frames[0], 24))
             elif kind == g.ERROR:
                 self.error = frames[0][24:].decode()
             if kind in (until, g.DONE, g.ERROR):

@@ -134,7 +134,7 @@ static void ask_steps(uint32_t channel, struct ars__channel *box, uint64_t trace
         q[i] = request(trace, site, i);
         values[i] = -9;
     }
-    if (planned(trace, "twosites")) q[1].step.site = ask_site(channel, box, "z", ARS_SITE_SAMPLE, ARS_DIST_NORMAL);
+    if (planned(trace, "twosites")) q[1].step.site_id = ask_site(channel, box, "z", ARS_SITE_SAMPLE, ARS_DIST_NORMAL);
     if (planned(trace, "nostep")) n = 0;
     ask(channel, box, planned(trace, "asone") ? ARS__ASK_STEP : ARS__ASK_STEPS, q, n * (uint32_t)sizeof *q);
     struct ars_wire_reply reply;
@@ -185,7 +185,7 @@ static void snapshot(uint32_t w, uint32_t slot, uint64_t trace, uint32_t site) {
     }
     if (planned(trace, "snapfail")) {
         s->failure = (struct ars_wire_failure){
-            .kind = ARS_FAIL_NAN, .loop = ARS_NO_SITE, .site = ARS_NO_SITE, .text = "a NaN in a continuation"};
+            .kind = ARS_FAIL_NAN, .loop_id = ARS_NO_SITE, .site_id = ARS_NO_SITE, .text = "a NaN in a continuation"};
         atomic_store(&s->status, ARS__SLOT_FAILED);
         ring_bell(channel);
         _exit(ARS__EXIT_FAILED);
@@ -208,8 +208,8 @@ static void fail_slot(uint32_t w, uint32_t slot, int status) {
     uint32_t channel = ars__snapshot_channel(n_workers, per_worker, w, slot);
     s->failure = (struct ars_wire_failure){.kind = ARS_FAIL_CRASH,
                                            .detail = WTERMSIG(status),
-                                           .loop = ARS_NO_SITE,
-                                           .site = ARS_NO_SITE,
+                                           .loop_id = ARS_NO_SITE,
+                                           .site_id = ARS_NO_SITE,
                                            .text = "a continuation crashed"};
     atomic_store(&s->status, ARS__SLOT_FAILED);
     ring_bell(channel);
@@ -258,8 +258,8 @@ static void run_trace(uint32_t w, uint64_t trace) {
         struct ars_wire_failure f = {.trace = trace,
                                      .kind = refused ? ARS_FAIL_FORK : ARS_FAIL_MISUSE,
                                      .detail = refused ? EAGAIN : 0,
-                                     .loop = ARS_NO_SITE,
-                                     .site = x,
+                                     .loop_id = ARS_NO_SITE,
+                                     .site_id = x,
                                      .text = "misused"};
         t = (struct ars_wire_trace){.trace = trace, .failure = f.kind};
         size = sizeof(struct ars__record) + sizeof t + sizeof f;
@@ -277,20 +277,20 @@ static void run_trace(uint32_t w, uint64_t trace) {
     bool several = getenv("FAKE_SEVERAL") != NULL;
     if (several) ask_steps(w, &me->channel, trace, x, n_steps, values);
     for (uint32_t i = 0; i < n_steps; i++) {
-        struct ars_wire_sample s = {.site = x, .instance = i, .loop = -1, .prior = ARS_DIST_NORMAL};
+        struct ars_wire_sample s = {.site_id = x, .instance = i, .loop = -1, .prior = ARS_DIST_NORMAL};
         bool asks =
             !(flags & ARS_RUN_PROPOSE_PRIOR) && atomic_load(&shm->sites[x].always_prior) != (uint32_t)shm->run.number;
         s.value = several ? values[i] : asks ? ask_step(w, &me->channel, trace, x, i) : -2;
-        if (planned(trace, "badsite") || planned_times(trace, "badsite")) s.site = 77;
+        if (planned(trace, "badsite") || planned_times(trace, "badsite")) s.site_id = 77;
         memcpy(at, &s, sizeof s);
         at += sizeof s;
     }
-    struct ars_wire_values v = {.site = r, .n = n_values};
+    struct ars_wire_values v = {.site_id = r, .n = n_values};
     memcpy(at, &v, sizeof v);
     at += sizeof v;
     pid_t children[LOOPS];
     for (uint32_t i = 0; i < n_loops; i++) {
-        struct ars_wire_loop loop = {.site = l, .instance = i, .parent = (int32_t)i - 1, .tries = i + 1};
+        struct ars_wire_loop loop = {.site_id = l, .instance = i, .parent = (int32_t)i - 1, .tries = i + 1};
         memcpy(at, &loop, sizeof loop);
         at += sizeof loop;
         struct ars__snapshot *s = ars__snapshot_at(shm, per_worker, w, i);
@@ -312,14 +312,14 @@ static void run_trace(uint32_t w, uint64_t trace) {
     }
     at += n_values * sizeof(double);
     for (uint32_t i = 0; i < n_tries; i++) {
-        struct ars_wire_try one = {.site = l, .parent = -1, .n_samples = !i, .recorded = 2, .rejected = 3};
+        struct ars_wire_try one = {.site_id = l, .parent = -1, .n_samples = !i, .recorded = 2, .rejected = 3};
         if (planned(trace, "badtry")) one.parent = 0;
         if (planned(trace, "fewtries")) one.n_samples = 2;
         memcpy(at, &one, sizeof one);
         at += sizeof one;
     }
     if (n_tries) {
-        struct ars_wire_sample s = {.site = x, .prior = ARS_DIST_NORMAL, .value = (double)trace};
+        struct ars_wire_sample s = {.site_id = x, .prior = ARS_DIST_NORMAL, .value = (double)trace};
         memcpy(at, &s, sizeof s);
     }
     if (planned(trace, "partial")) {

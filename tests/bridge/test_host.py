@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import zmq
-from fake_controller import NORMAL_3, PATIENCE, PROTOCOL, TOKEN, Launch, Step, g, reply_all, reply_by_trace
+from fake_controller import FORKED, NORMAL_3, PATIENCE, PROTOCOL, TOKEN, Launch, Step, g, reply_all, reply_by_trace
 
 pytestmark = pytest.mark.compiler
 
@@ -23,7 +23,7 @@ def test_hello_carries_token_and_pids(launch: Launch) -> None:
     c = launch(workers="3")
     hello = c.greet()
     low, high, workers, host, zygote, token = struct.unpack_from("<HHIII32s", hello, 24)
-    assert (low, high, workers, token.decode()) == (1, 1, 3, TOKEN)
+    assert (low, high, workers, token.decode()) == (2, 2, 3, TOKEN)
     assert host == c.process.pid
     assert Path(f"/proc/{zygote}").exists()
     assert Path(f"/proc/{host}/comm").read_text().strip().startswith("ars-host")
@@ -72,7 +72,7 @@ def test_bad_settings_are_refused(launch: Launch, setting: dict[str, str], expec
 def test_help_and_version(programs: tuple[Path, Path]) -> None:
     host = str(programs[1])
     assert "--zygote-pid" in subprocess.run([host, "--help"], capture_output=True, text=True, check=True).stdout
-    assert "protocol 1" in subprocess.run([host, "--version"], capture_output=True, text=True, check=True).stdout
+    assert "protocol 2" in subprocess.run([host, "--version"], capture_output=True, text=True, check=True).stdout
     assert subprocess.run([host, "--workers", "0"], capture_output=True).returncode == 2
 
 
@@ -89,10 +89,10 @@ def test_prior_run(launch: Launch, endpoint: str | None) -> None:
         c.follow(reply_all)
         assert sorted(c.traces) == list(range(10, 10 + n))
         assert all(t.failure == 0 and t.values == (float(t.number),) and t.samples == [-2.0] for t in c.traces.values())
-        assert c.done[0] == n
-        assert c.done[5] == 0
-        assert c.done[9] == 0
-        assert c.done[8] == (2 if number == 1 else 0)
+        assert c.done.traces == n
+        assert not c.steps
+        assert c.done.cancelled == 0
+        assert c.done.workers_started == (2 if number == 1 else 0)
 
 
 def test_each_reply_reaches_its_question_and_questions_travel_together(launch: Launch) -> None:
@@ -103,7 +103,7 @@ def test_each_reply_reaches_its_question_and_questions_travel_together(launch: L
     assert sorted(c.traces) == list(range(200))
     for t in c.traces.values():
         assert t.samples == [1000.0 * t.number + i for i in range(5)]
-    assert c.done[5] == sum(map(len, c.steps)) == 1000
+    assert sum(map(len, c.steps)) == 1000
     assert len(c.steps) < 500, f"{len(c.steps)} messages for 1000 requests"
 
 
@@ -123,7 +123,7 @@ def test_several_requests_in_one_question(launch: Launch) -> None:
     assert sorted(c.traces) == list(range(60))
     for t in c.traces.values():
         assert t.samples == [1000.0 * t.number + i for i in range(9)]
-    assert c.done[5] == sum(map(len, c.steps)) == 9 * 60
+    assert sum(map(len, c.steps)) == 9 * 60
     assert all(len(steps) % 9 == 0 for steps in c.steps)
 
 
@@ -168,7 +168,8 @@ def test_always_prior_stops_the_questions(launch: Launch) -> None:
     for number in (1, 2):  # the word holds for one run
         c.send(g.run(number, n=50, flags=0))
         c.follow(partial(always_prior, number))
-        assert c.done[5] == 1
+        assert list(map(len, c.steps)) == [1]
+        c.steps.clear()
         c.traces.clear()
 
 
@@ -216,10 +217,9 @@ def test_snapshots(launch: Launch) -> None:
     c.follow(reply_by_trace)
     assert sorted(c.traces) == list(range(40))
     for t in c.traces.values():
-        assert t.loops == [(i + 1, 10, i, 3, 6, 3, 1000 * t.number + 1000 + i) for i in range(3)]
-    traces, snapshots, continuations, tries_q, tries_p, requests = c.done[:6]
-    assert (traces, snapshots, continuations, tries_q, tries_p) == (40, 120, 360, 1200, 720)
-    assert requests == 40 * 4
+        assert t.loops == [(i + 1, 10, i, 3, 6, 3, 1000 * t.number + 1000 + i, FORKED) for i in range(3)]
+    assert c.done.traces == 40
+    assert sum(map(len, c.steps)) == 40 * 4
 
 
 def test_rejected_tries(launch: Launch) -> None:
@@ -307,15 +307,15 @@ def test_cancel(launch: Launch) -> None:
     c.follow(reply_all, until=g.TRACES)
     c.send(g.frame(g.CANCEL, run=1))
     c.follow(reply_all)
-    assert c.done[9] == 1
+    assert c.done.cancelled == 1
     assert 0 not in c.traces
-    assert c.done[0] == len(c.traces) < 100_000
+    assert c.done.traces == len(c.traces) < 100_000
     c.traces.clear()
     c.send(g.frame(g.CANCEL, run=1))  # too late: ignored
     c.send(g.run(2, first=5, n=50, flags=0))
     c.follow(lambda steps: g.replies(*(g.reply(s.ticket, NORMAL_3) for s in steps), run_number=2))
     assert sorted(c.traces) == list(range(5, 55))
-    assert c.done[9] == 0
+    assert c.done.cancelled == 0
 
 
 # ---- the end ---------------------------------------------------------------------------------------------------------

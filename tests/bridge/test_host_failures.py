@@ -13,6 +13,7 @@ from fake_controller import (
     CRASH,
     EXIT,
     FORK,
+    FORKED,
     MISUSE,
     NAN,
     PROTOCOL,
@@ -48,8 +49,8 @@ def test_deaths_cost_one_trace_each(launch: Launch) -> None:
     assert "signal 11" in c.traces[3].text
     assert c.traces[51].text == "misused"
     assert "77" in c.traces[53].text
-    assert c.done[8] > 2
-    assert c.done[10] == 6, "what died or made no sense was run again once; what reported a failure was not"
+    assert c.done.workers_started > 2
+    assert c.done.replays == 6, "what died or made no sense was run again once; what reported a failure was not"
 
 
 def test_a_trace_that_was_killed_comes_out_as_it_would_have(launch: Launch) -> None:
@@ -64,9 +65,9 @@ def test_a_trace_that_was_killed_comes_out_as_it_would_have(launch: Launch) -> N
     assert failures == {5: kill, 7: segv, 9: kill, 11: segv}
     for t in c.traces.values():
         if not t.failure:
-            assert t.loops == [(i + 1, 10, i, 3, 6, 3, 1000 * t.number + 1000 + i) for i in range(3)]
+            assert t.loops == [(i + 1, 10, i, 3, 6, 3, 1000 * t.number + 1000 + i, FORKED) for i in range(3)]
             assert t.samples == [1000.0 * t.number]
-    assert c.done[10] == 1 + 3 + 3 + 1 + 1 + 3 + 3 + 1 + 1
+    assert c.done.replays == 1 + 3 + 3 + 1 + 1 + 3 + 3 + 1 + 1
 
 
 def test_the_question_of_a_dead_continuation_is_nobodys(launch: Launch) -> None:
@@ -77,8 +78,8 @@ def test_the_question_of_a_dead_continuation_is_nobodys(launch: Launch) -> None:
     c.follow(reply_by_trace)
     assert sorted(c.traces) == list(range(40))
     for t in c.traces.values():
-        assert t.loops == [(i + 1, 10, i, 3, 6, 3, 1000 * t.number + 1000 + i) for i in range(3)], t.text
-    assert c.done[10] == 2 * 14
+        assert t.loops == [(i + 1, 10, i, 3, 6, 3, 1000 * t.number + 1000 + i, FORKED) for i in range(3)], t.text
+    assert c.done.replays == 2 * 14
 
 
 def test_requests_of_a_trace_that_is_over_are_not_sent(launch: Launch) -> None:
@@ -105,7 +106,7 @@ def test_refused_forks_of_a_trace_lower_the_number_of_workers(launch: Launch) ->
     c.follow(reply_all)
     assert sorted(c.traces) == list(range(60))
     assert {t.number: (t.failure, t.detail) for t in c.traces.values() if t.failure} == {30: (FORK, 11)}
-    replays, refused, fewest = c.done[10:]
+    replays, refused, fewest = c.done[3:]
     # Refusals of trace 30 that come while there is more than one worker lower their number, and do not count as tries.
     assert fewest == 1 and refused == replays + 1
     assert 1 + 3 + 3 <= replays <= 1 + 3 + 3 + 3
@@ -113,7 +114,7 @@ def test_refused_forks_of_a_trace_lower_the_number_of_workers(launch: Launch) ->
     c.traces.clear()
     c.send(g.run(2, n=60, flags=g.PROPOSE_PRIOR, first=1000))
     c.follow(reply_all)
-    assert c.done[12] == 8, "a new run begins with all of them"
+    assert c.done.fewest_workers == 8, "a new run begins with all of them"
 
 
 def test_one_try_that_takes_too_long(launch: Launch) -> None:
@@ -148,7 +149,7 @@ def test_nonsense_that_an_earlier_trace_left_costs_no_trace(launch: Launch) -> N
     assert sorted(c.traces) == list(range(20))
     assert not [t for t in c.traces.values() if t.failure]
     assert all(t.samples == [1000.0 * t.number] for t in c.traces.values())
-    assert c.done[10] == 2
+    assert c.done.replays == 2
 
 
 def test_a_state_that_nobody_gave_costs_one_trace(launch: Launch) -> None:
@@ -170,9 +171,9 @@ def test_failures_of_snapshots(launch: Launch) -> None:
     assert {t.number: t.failure for t in c.traces.values() if t.failure} == {2: NAN, 5: CRASH}
     assert c.traces[2].text == "a NaN in a continuation"
     # Both workers may have nothing to do but trace 5, which is for a new process: one of them makes room, not both.
-    assert c.done[8] <= 3, "the workers lived on, but for one that made room for a new one to run trace 5 again"
+    assert c.done.workers_started <= 3, "the workers lived on, but for one that made room for a new one"
     assert len(Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()) == 2
-    assert c.done[10] == 1
+    assert c.done.replays == 1
 
 
 def test_timeout_counts_own_time_only(launch: Launch) -> None:

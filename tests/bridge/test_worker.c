@@ -50,6 +50,7 @@ static void work(void) {
     ars__me.channel = &ars__me.mine->channel;
     ars__me.where = &ars__me.mine->where;
     ars__me.max_processes = 1000;
+    ars__kept_make();
     for (int i = 0; i < TRACES; i++) {
         ars_next_trace();
         model();
@@ -229,14 +230,14 @@ static void check_rejected(const struct ars_wire_trace *t, const double *values,
     int sample = 0;
     for (int i = 0; i < e.n_tries && i < (int)t->n_tries; i++) {
         bool outer = e.tries[i].n_samples == 2;
-        CHECK_TEXT(name_of(tries[i].site), outer ? "outer" : "outer/inner");
+        CHECK_TEXT(name_of(tries[i].site_id), outer ? "outer" : "outer/inner");
         CHECK(tries[i].instance == 0 && tries[i].n_samples == e.tries[i].n_samples);
         CHECK(tries[i].parent == e.tries[i].parent && tries[i].prefix == e.tries[i].prefix);
         CHECK(tries[i].recorded == e.tries[i].recorded && tries[i].rejected == e.tries[i].rejected);
         for (uint32_t j = 0; j < tries[i].n_samples; j++, sample++) {
             CHECK(samples[sample].value == e.values[sample] && samples[sample].loop == i);
             CHECK(samples[sample].instance == 0 && samples[sample].n_params == 2);
-            CHECK_TEXT(name_of(samples[sample].site), outer && j == 0 ? "outer/a" : "outer/inner/b");
+            CHECK_TEXT(name_of(samples[sample].site_id), outer && j == 0 ? "outer/a" : "outer/inner/b");
             CHECK(values[8 + 2 * sample] == 0 && values[9 + 2 * sample] == 1);
         }
     }
@@ -269,8 +270,8 @@ static void check_record(const unsigned char *at, size_t size, uint64_t trace, b
     CHECK(samples[0].value == start && samples[1].value == a && samples[2].value == b);
     CHECK(samples[1].instance == 0 && samples[2].instance == 0); /* rejected tries gave their numbers back */
     CHECK(samples[0].loop == -1 && samples[1].loop == 0 && samples[2].loop == 1);
-    CHECK_TEXT(name_of(samples[1].site), "outer/a");
-    CHECK_TEXT(name_of(samples[2].site), "outer/inner/b");
+    CHECK_TEXT(name_of(samples[1].site_id), "outer/a");
+    CHECK_TEXT(name_of(samples[2].site_id), "outer/inner/b");
     CHECK(loops[0].parent == -1 && loops[1].parent == 0 && loops[1].instance == 0);
     CHECK(loops[0].tries == outer_tries && loops[1].tries == inner_tries);
     CHECK_NEAR(loops[0].log_ratio_rejected, 0, 0);

@@ -131,7 +131,7 @@ static void take_steps(const unsigned char *frame, const struct ars_wire_header 
         for (size_t k = 0; k < n_tickets; k++) PROMISE(tickets[k] != step.ticket);
         PROMISE(n_tickets < MOST_TICKETS);
         PROMISE(!trusted || step.state <= 1); /* answer_all gives no other */
-        only_tells[n_tickets] = step.site == ARS_NO_SITE;
+        only_tells[n_tickets] = step.site_id == ARS_NO_SITE;
         tickets[n_tickets++] = step.ticket;
     }
 }

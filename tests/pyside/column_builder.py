@@ -23,6 +23,12 @@ class Loop:
     runs_p: int = 0
     tries_p: int = 0
     s_pq_sum: float = 0.0
+    forks: int = 0
+    rewinds: int = 0
+    method: int = 0
+    reason: int = 0
+    detail: int = 0
+    pages: int = 0
 
 
 @dataclass
@@ -81,8 +87,9 @@ def pack(traces: list[Trace]) -> Columns:
         rows["results"] += [(site, len(xs), 0.0) for site, xs in t.results]
         rows["loops"] += [
             (
-                *(loop.site, loop.instance, loop.parent, 0, loop.tries, loop.log_ratio_rejected),
+                *(loop.site, loop.instance, loop.parent, loop.forks, loop.tries, loop.log_ratio_rejected),
                 *(loop.tries_q, loop.accepted_q, loop.runs_p, loop.tries_p, loop.s_pq_sum),
+                *(loop.rewinds, loop.method, loop.reason, loop.detail, loop.pages),
             )
             for loop in t.loops
         ]

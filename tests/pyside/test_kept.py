@@ -12,11 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from column_builder import Sample, Trace, latent, loop_site, pack
+from column_builder import Loop, Sample, Trace, latent, loop_site, pack
 
 from ars import failures
-from ars._native import FailureKind, failure_name
+from ars._native import FailureKind, LoopMethod, failure_name
 from ars.cli.options import add_limits, limits
 from ars.columns import Columns
 from ars.errors import StorageError
@@ -24,6 +25,7 @@ from ars.progress import NoProgress
 from ars.runtime.leftovers import remove_stale
 from ars.runtime.limits import Limits, half_of_memory
 from ars.runtime.recorder import Recorder
+from ars.store import shards
 from ars.store.resume import KeptRun, kept_seed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +58,35 @@ def test_what_was_kept_comes_back_once_and_in_range(tmp_path: Path) -> None:
         assert sites == SITES
         run.keep(some(11), SITES)  # into a chunk of its own
     assert len(list((tmp_path / "run").glob("chunk-*.ars"))) == 3
+
+
+def looping(number: int, method: int) -> Columns:
+    columns = pack([Trace(number, loops=[Loop(1, tries=3, tries_q=10, accepted_q=4, runs_p=2, tries_p=5)])])
+    columns.loops["method"] = method
+    return columns
+
+
+def test_chunks_from_before_loops_said_how_they_were_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new = looping(4, 0)
+    names = [name for name in new.loops.dtype.names or () if new.loops.dtype.fields[name][1] < 72]
+    old = np.zeros(1, [(name, new.loops.dtype[name]) for name in names])
+    for name in names:
+        old[name] = new.loops[name]
+    assert old.itemsize == 72
+    with monkeypatch.context() as patch, KeptRun(tmp_path, ABOUT, failed_too=True) as run:
+        patch.setitem(shards._ITEMS, "loops", old.dtype)
+        run.keep(new._replace(loops=old), SITES)
+    with KeptRun(tmp_path, ABOUT, failed_too=True) as run:
+        assert run.load(0, 9)[0].loops.tobytes() == new.loops.tobytes()
+
+
+def test_a_repetition_may_have_been_estimated_in_another_way(tmp_path: Path) -> None:
+    with KeptRun(tmp_path, ABOUT, failed_too=True) as run:
+        run.keep(looping(4, LoopMethod.FORK), SITES)
+        run.flush()
+        run.keep(looping(4, LoopMethod.REWIND), SITES)
+    with KeptRun(tmp_path, ABOUT, failed_too=True) as run:
+        assert run.load(0, 9)[0].loops["method"].tolist() == [LoopMethod.FORK]
 
 
 def test_failed_traces_are_run_again_if_failures_raise(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ def enum_of_the_header(name: str) -> dict[str, int]:
         (_native.RunFlag, "ars_run_flags", "ARS_RUN_"),
         (_native.SiteKind, "ars_site_kind", "ARS_SITE_"),
         (_native.DistKind, "ars_dist_kind", "ARS_DIST_"),
+        (_native.LoopMethod, "ars_loop_method", "ARS_METHOD_"),
+        (_native.ForkReason, "ars_fork_reason", "ARS_REASON_"),
         (_native.ReplyFlag, "ars_reply_flags", "ARS_REPLY_"),
         (_native.FailureKind, "ars_failure_kind", "ARS_FAIL_"),
     ],
@@ -69,7 +71,8 @@ def test_layouts_are_packed_and_in_the_headers_order(name: str) -> None:
     sizes = {"uint8_t": 1, "char": 1, "uint16_t": 2, "uint32_t": 4, "int32_t": 4, "uint64_t": 8, "double": 8}
     sizes["struct ars_wire_header"] = 24
     dtype, at, seen = _native.DTYPES[name], 0, []
-    for kind, field, length in re.findall(r"((?:struct )?\w+) (\w+)(?:\[(\d+)\])?;", body[1]):
+    for kind, declared, length in re.findall(r"((?:struct )?\w+) (\w+)(?:\[(\d+)\])?;", body[1]):
+        field = {"site_id": "site", "loop_id": "loop"}.get(declared, declared)  # the columns' names in Python
         assert dtype.fields is not None
         assert dtype.fields[field][1] == at, field
         assert dtype.fields[field][0].itemsize == sizes[kind] * int(length or 1), field

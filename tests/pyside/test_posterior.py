@@ -23,7 +23,7 @@ SITES = [
     loop_site(LOOP, "until"),
 ]
 RUN = RunInfo(seed=7, runs_p=2, tries_q=10, in_loops="proposal", on_failure="zero", simulator=("./sim", "3"))
-STATS = {"snapshots": 3, "continuations": 5, "seconds": 0.5, "requests": 12, "steps_messages": 4}
+STATS = {"snapshots": 3, "rewinds": 4, "forks": 5, "seconds": 0.5, "requests": 12, "steps_messages": 4}
 
 
 def loop(accepted: int, rejected_ratio: float = 0.0, s_pq: float = 0.5) -> Loop:
@@ -169,7 +169,7 @@ def test_the_warning_names_the_loop_and_the_remedy() -> None:
 
 def test_stats_and_summary() -> None:
     post = posterior()
-    assert post.stats["forks"] == 8
+    assert post.stats["continuations"] == 9
     assert post.stats["traces_per_second"] == 8.0
     assert post.stats["requests_per_message"] == 3.0
     text = repr(post)

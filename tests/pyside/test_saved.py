@@ -17,6 +17,7 @@ from ars.columns import Columns
 from ars.errors import StorageError
 from ars.failures import Failure
 from ars.posterior import Posterior, RunInfo
+from ars.store import saved
 
 X, Y, MU, LOOP = range(4)
 SITES = [latent(X, "until/x"), observation(Y, "y"), result(MU, "mu"), loop_site(LOOP, "until")]
@@ -91,6 +92,19 @@ def test_thousands_of_sites_fit(tmp_path: Path) -> None:
     post = Posterior(columns(), sites, run=RUN, stats={}, observed={})
     post.save(tmp_path / "post.nc")
     assert Posterior.load(tmp_path / "post.nc").sites == tuple(sites)
+
+
+def test_a_file_without_the_newer_fields_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files from before loops said how they were estimated; the fields are 0."""
+    names = ("rewinds", "method", "reason", "detail", "pages")
+    newer = [f"loops.{name}" for name in names]
+    post = posterior()
+    whole = saved._fields
+    monkeypatch.setattr(saved, "_fields", lambda column, array: [f for f in whole(column, array) if f[0] not in newer])
+    post.save(tmp_path / "post.nc")
+    monkeypatch.undo()
+    assert not any(post.columns.loops[name].any() for name in names)
+    assert_same(post, Posterior.load(tmp_path / "post.nc"))
 
 
 # ---- files that are not right ----------------------------------------------------------------------------------------

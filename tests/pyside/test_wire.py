@@ -16,7 +16,19 @@ from hypothesis import strategies as st
 
 import ars
 from ars import wire
-from ars._native import DTYPES, MAGIC, MAX_NAME, NO_SITE, DistKind, FailureKind, Message, ReplyFlag, RunFlag, SiteKind
+from ars._native import (
+    DTYPES,
+    MAGIC,
+    MAX_NAME,
+    NO_SITE,
+    VERSION,
+    DistKind,
+    FailureKind,
+    Message,
+    ReplyFlag,
+    RunFlag,
+    SiteKind,
+)
 from ars.columns import Columns, Site
 from ars.errors import ProtocolError
 
@@ -36,7 +48,7 @@ UNIFORM = ars.Uniform(0.0, 1.0).encode(1)[0]
 
 def framed(kind: int, body: bytes = b"", count: int = 0, run: int = 1, **wrong: int) -> bytes:
     """A message with a good header, but for the fields given as wrong."""
-    header = np.array([(MAGIC, 1, kind, 24 + len(body), count, run)], dtype=DTYPES["header"])
+    header = np.array([(MAGIC, VERSION, kind, 24 + len(body), count, run)], dtype=DTYPES["header"])
     for field, value in wrong.items():
         header[field] = value
     return header.tobytes() + body
@@ -59,7 +71,7 @@ def edited(frame: bytes, dtype: str, field: str, value: object, at: int = 0) -> 
         (framed(Message.DONE)[:23], "23 bytes"),
         (framed(Message.DONE, magic=7), "magic 0x00000007"),
         (framed(99), "type 99 is unknown"),
-        (framed(Message.DONE, version=2), "DONE: protocol version 2, we speak 1 to 1"),
+        (framed(Message.DONE, version=1), "DONE: protocol version 1, we speak 2 to 2"),
         (framed(Message.DONE, version=0), "DONE: protocol version 0"),
         (framed(Message.DONE, size=25), "DONE: size 25, but the frame has 24 bytes"),
     ],
@@ -70,27 +82,27 @@ def test_a_wrong_header_is_refused(frame: bytes, says: str) -> None:
 
 
 def test_bare_messages() -> None:
-    assert wire.decode_header(wire.encode_quit()) == wire.Header(Message.QUIT, 24, 0, 0, 1)
-    assert wire.decode_header(wire.encode_cancel(7)) == wire.Header(Message.CANCEL, 24, 0, 7, 1)
+    assert wire.decode_header(wire.encode_quit()) == wire.Header(Message.QUIT, 24, 0, 0, VERSION)
+    assert wire.decode_header(wire.encode_cancel(7)) == wire.Header(Message.CANCEL, 24, 0, 7, VERSION)
     assert wire.decode_error(wire.encode_error("pourquoi: é" * 100)).startswith("pourquoi: é")
     assert len(wire.encode_error("x" * 5000)) == 24 + 511
 
 
 # ---- the handshake ---------------------------------------------------------------------------------------------------
 
-HELLO = wire.Hello(1, 1, 16, 123, 124, "0123456789abcdef" * 2)
+HELLO = wire.Hello(VERSION, VERSION, 16, 123, 124, "0123456789abcdef" * 2)
 
 
 def test_hello_and_welcome() -> None:
     assert wire.decode_hello(wire.encode_hello(HELLO)) == HELLO
-    assert wire.choose_version(HELLO) == 1
-    assert wire.decode_welcome(wire.encode_welcome(1)) == 1
+    assert wire.choose_version(HELLO) == VERSION
+    assert wire.decode_welcome(wire.encode_welcome(VERSION)) == VERSION
 
 
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("version_min", 2, "version_min 2 is above version_max 1"),
+        ("version_min", 3, "version_min 3 is above version_max 2"),
         ("workers", 0, "workers is 0"),
         ("token", 7, "token is not 32 hex digits"),
     ],
@@ -100,10 +112,10 @@ def test_a_wrong_hello_is_refused(field: str, value: int, says: str) -> None:
         wire.decode_hello(edited(wire.encode_hello(HELLO), "hello", field, value))
 
 
-@pytest.mark.parametrize("versions", [(2, 3), (0, 0)])
+@pytest.mark.parametrize("versions", [(3, 4), (1, 1)])
 def test_versions_that_do_not_meet(versions: tuple[int, int]) -> None:
     hello = HELLO._replace(version_min=versions[0], version_max=versions[1])
-    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 1 to 1: rebuild"):
+    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 2 to 2: rebuild"):
         wire.choose_version(hello)
 
 
@@ -136,7 +148,9 @@ def test_a_run_is_read_back(observed: dict[str, list[float]], seed: int, n: int)
     ("field", "value", "says"),
     [
         ("n_traces", 0, "n_traces is 0"),
-        ("flags", 128, "flags 0x80 has bits"),
+        ("flags", 512, "flags 0x200 has bits"),
+        ("flags", RunFlag.REWIND, "the flag REWIND without ESTIMATE"),
+        ("flags", RunFlag.ESTIMATE | RunFlag.CHECK, "the flag CHECK without REWIND"),
         ("tries_q", 0, "tries_q 0"),
         ("max_tries", 0, "max_tries is 0"),
         ("trace_timeout", np.nan, "trace_timeout nan"),
@@ -356,7 +370,7 @@ def test_replies_are_read_back() -> None:
         [NORMAL, wire.PRIOR, b""],
     )
     frame = wire.encode_replies(np.array([9, 8, 7], dtype=np.uint32), replies, 4)
-    assert wire.decode_header(frame) == wire.Header(Message.REPLIES, 24 + 3 * 24 + 24 + 8, 3, 4, 1)
+    assert wire.decode_header(frame) == wire.Header(Message.REPLIES, 24 + 3 * 24 + 24 + 8, 3, 4, VERSION)
     tickets, read = wire.decode_replies(frame)
     assert tickets.tolist() == [9, 8, 7]
     assert read.state.tolist() == [1, 2, 3]
@@ -513,15 +527,15 @@ def test_wrong_frames_of_traces_are_refused() -> None:
 
 def test_done() -> None:
     message = np.zeros(1, dtype=DTYPES["done"])
-    message["header"] = np.frombuffer(framed(Message.DONE, size=128), DTYPES["header"])
+    message["header"] = np.frombuffer(framed(Message.DONE, size=72), DTYPES["header"])
     counters = [field for field in wire.Done._fields if field != "cancelled"]
     for value, field in enumerate(counters):
         message[field] = value + 1
     done = wire.decode_done(message.tobytes())
-    assert done == wire.Done(*range(1, 10), False, *range(10, 13))
+    assert done == wire.Done(1, 2, False, 3, 4, 5)
     with pytest.raises(ProtocolError, match="cancelled is 2"):
         wire.decode_done(edited(message.tobytes(), "done", "cancelled", 2))
-    with pytest.raises(ProtocolError, match="DONE: 24 bytes, must be 128"):
+    with pytest.raises(ProtocolError, match="DONE: 24 bytes, must be 72"):
         wire.decode_done(framed(Message.DONE))
     with pytest.raises(ProtocolError, match="DONE: expected, but this is QUIT"):
         wire.decode_done(wire.encode_quit())

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import zmq
 
+from ars import _native as native
 from ars import wire
 from ars._native import DTYPES, DistKind, FailureKind, Message, RunFlag, SiteKind
 from ars.distributions import Distribution, Normal, Uniform, decode
@@ -30,7 +31,7 @@ CHUNK = 16
 
 
 def framed(kind: Message, body: bytes, count: int, run: int) -> bytes:
-    header = np.array([(0x31535241, 1, kind, 24 + len(body), count, run)], dtype=DTYPES["header"])
+    header = np.array([(native.MAGIC, native.VERSION, kind, 24 + len(body), count, run)], dtype=DTYPES["header"])
     return header.tobytes() + body
 
 
@@ -65,7 +66,7 @@ class FakeHost:
 
     def hello(self) -> None:
         token = "0" * 32 if self.mode == "token" else os.environ["ARS_TOKEN"]
-        versions = (2, 3) if self.mode == "version" else (1, 1)
+        versions = (98, 99) if self.mode == "version" else (native.VERSION, native.VERSION)
         self.socket.send(wire.encode_hello(wire.Hello(*versions, 1, os.getpid(), os.getpid(), token)))
 
     def serve(self) -> None:
@@ -85,7 +86,7 @@ class FakeHost:
 
     def done(self, run: int, traces: int, cancelled: bool = False) -> None:
         message = np.zeros(1, dtype=DTYPES["done"])
-        message["header"] = (0x31535241, 1, Message.DONE, DTYPES["done"].itemsize, 0, run)
+        message["header"] = (native.MAGIC, native.VERSION, Message.DONE, DTYPES["done"].itemsize, 0, run)
         message["traces"] = traces
         message["cancelled"] = cancelled
         self.socket.send(message.tobytes())

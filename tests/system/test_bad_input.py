@@ -22,6 +22,7 @@ import zmq
 from build_helpers import COMPILERS, Builder, Variant
 
 import ars
+from ars import _native as native
 from ars import wire
 from ars._native import DTYPES, Message, RunFlag
 from ars.errors import HostLostError, LaunchError, ObservationError, ProtocolError, TraceFailure
@@ -412,13 +413,13 @@ def test_a_controller_of_another_version_is_refused(where: str, programs: Mappin
         peer, hello = socket.recv_multipart()
         assert wire.decode_header(hello).type is Message.HELLO
         if where == "WELCOME":
-            welcome = np.frombuffer(wire.encode_welcome(1), DTYPES["welcome"]).copy()
+            welcome = np.frombuffer(wire.encode_welcome(native.VERSION), DTYPES["welcome"]).copy()
             welcome["version"] = 99
             socket.send_multipart([peer, welcome.tobytes()])
         else:
             run = bytearray(wire.encode_run(wire.RunConfig(1, 10, RunFlag.PROPOSE_PRIOR), 1))
             run[4:6] = (99).to_bytes(2, "little")
-            socket.send_multipart([peer, wire.encode_welcome(1)])
+            socket.send_multipart([peer, wire.encode_welcome(native.VERSION)])
             socket.send_multipart([peer, bytes(run)])
         said = process.communicate(timeout=30)[1]
         assert process.returncode != 0

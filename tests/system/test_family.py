@@ -129,7 +129,7 @@ def test_the_first_draw_of_a_loop_is_asked_for_once(csim: Callable[[str], str]) 
 
 
 def test_forks_are_accepted_tries_and_snapshots(csim: Callable[[str], str]) -> None:
-    with ars.Simulator([csim("nested")], workers=4) as sim:
+    with ars.Simulator([csim("nested")], workers=4, continuations="fork") as sim:
         post = sim.posterior(observe={"y": 1.0}, traces=200, budget=ars.Budget(M=3, N=12), seed=5)
     loops = post.columns.loops
     forks_q = loops["forks"].astype(int) - (3 - 1)  # the last run under p is the snapshot itself
@@ -137,8 +137,8 @@ def test_forks_are_accepted_tries_and_snapshots(csim: Callable[[str], str]) -> N
     assert np.all(loops["tries_q"] == 12) and np.all(loops["runs_p"] == 3)
     assert np.all((forks_q == accepted) | (forks_q == accepted + 1))
     assert np.any(forks_q < 12 - 2)
-    assert post.stats["continuations"] == loops["forks"].sum()
-    assert post.stats["forks"] == post.stats["continuations"] + post.stats["snapshots"]
+    assert post.stats["continuations"] == post.stats["forks"] == loops["forks"].sum()
+    assert post.stats["rewinds"] == post.stats["rewinds_refused"] == 0
     # snapshots of rejected outer tries were dismissed, and are counted
     assert post.stats["snapshots"] == post.columns.traces["snapshots"].sum() > len(loops)
 

@@ -119,7 +119,7 @@ def test_a_stranger_at_our_socket_is_not_heard(simulator: Callable[..., ars.Simu
     stranger = context.socket(zmq.DEALER)
     stranger.connect(sim._session._family.endpoint)
     for _ in range(300):
-        stranger.send(wire.encode_hello(wire.Hello(1, 1, 1, 1, 1, "0" * 32)))
+        stranger.send(wire.encode_hello(wire.Hello(2, 2, 1, 1, 1, "0" * 32)))
         stranger.send(wire.encode_error("give up"))
         stranger.send(b"nonsense")
     assert_same(sim, right)
@@ -276,7 +276,7 @@ def test_strangers_are_refused_and_the_right_one_comes_in(
         )
         endpoint = addresses.get(timeout=60)
         plain.connect(endpoint)
-        plain.send(wire.encode_hello(wire.Hello(1, 1, 1, 1, 1, read_keys(pair[0]).token)))
+        plain.send(wire.encode_hello(wire.Hello(2, 2, 1, 1, 1, read_keys(pair[0]).token)))
         half = start(endpoint, ARS_KEY=str(_with_peer(other[1], pair[1])))  # knows the controller, is not known to it
         wrong = start(endpoint, ARS_KEY=str(pair[1]), ARS_TOKEN="f" * 32)
         assert wrong.wait(40) == 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ars.cli.options import add_out
+from ars.cli.options import add_continuations, add_out, limits
 
 if TYPE_CHECKING:
     from ars.diagnostics import Evidence
@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick", action="store_true", help=f"{_QUICK_TRACES} traces per run and no training: a few seconds"
     )
+    add_continuations(parser)
 
 
 def _positive(text: str) -> int:
@@ -241,7 +242,7 @@ class Shown(NamedTuple):
         return near and all(abs(row.distance) > _TOO_FAR for row in self.rows if row.method == "biased")
 
 
-def _run_example(example: Example, executable: Path, traces: int) -> Shown:
+def _run_example(example: Example, executable: Path, traces: int, settings: Mapping[str, Any]) -> Shown:
     from ars.budget import Budget
     from ars.progress import StreamProgress
     from ars.simulator import Simulator
@@ -249,7 +250,7 @@ def _run_example(example: Example, executable: Path, traces: int) -> Shown:
     def progress(label: str) -> StreamProgress:
         return StreamProgress(sys.stderr, label=f"traces, {label}")
 
-    with Simulator([str(executable), *example.arguments]) as simulator:
+    with Simulator([str(executable), *example.arguments], **settings) as simulator:
         prior = simulator.prior(traces, seed=1, progress=progress("prior"))
         network = None
         if example.proposals is None:
@@ -352,7 +353,7 @@ def run(arguments: argparse.Namespace) -> int:
     for example, executable in zip(examples, executables, strict=True):
         per_run = traces if example.proposals is not None else max(traces // 2, 100)  # a network takes its time
         print(f"{example.title}: {len(_BUDGETS) + 2} runs of {per_run:,} traces", file=sys.stderr)
-        shown.append(_run_example(example, executable, per_run))
+        shown.append(_run_example(example, executable, per_run, limits(arguments)))
     _write(shown, arguments.out)
     for each in shown:
         print(f"\n{_text(each)}")

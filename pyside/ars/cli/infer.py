@@ -17,6 +17,7 @@ import numpy as np
 from ars.budget import Budget
 from ars.cli.options import (
     UsageError,
+    add_continuations,
     add_limits,
     add_listen,
     add_seed,
@@ -63,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="keep finished traces in this folder, and begin with those of the same run that it holds",
     )
+    add_continuations(parser)
     add_limits(parser)
     add_listen(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")

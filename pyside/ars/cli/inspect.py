@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ars.cli.options import add_limits, add_seed, add_simulator, add_workers, at_least, limits
+from ars.budget import Budget
+from ars.cli.options import add_continuations, add_limits, add_seed, add_simulator, add_workers, at_least, limits
 
 if TYPE_CHECKING:
     from ars.columns import Site
+    from ars.loops import Loops
     from ars.network.facade import Network
     from ars.posterior import Traces
+    from ars.simulator import Simulator
 
+_ESTIMATED = 64  # traces whose loops are estimated, to show how
+_SMALL = Budget(M=2, N=2)
 HELP = "Show a simulator's sites and loops, or what a network knows."
 
 
@@ -26,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--network", type=Path, metavar="FILE", help="show which of the simulator's sites it knows")
     parser.add_argument("--traces", type=at_least(1), default=1000, metavar="N", help="to run; default: 1,000")
     add_seed(parser)
+    add_continuations(parser)
     add_limits(parser)
 
 
@@ -94,14 +100,15 @@ def _inspect_simulator(arguments: argparse.Namespace) -> int:
         network = Network.load(arguments.network)
     with Simulator(arguments.command_line, workers=arguments.workers, **limits(arguments)) as sim:
         traces = sim.prior(arguments.traces, seed=arguments.seed, on_failure="zero")
+        estimated = _estimate(sim, traces)
     print(f"{' '.join(sim.command)}: {len(traces):,} traces")
     if traces.failures:
         print(traces.failures)
-    _show_sites(traces, network)
+    _show_sites(traces, network, estimated)
     return _compare(network, traces.sites) if network is not None else 0
 
 
-def _show_sites(traces: Traces, network: Network | None) -> None:
+def _show_sites(traces: Traces, network: Network | None, estimated: Loops) -> None:
     from ars._native import SiteKind
     from ars.columns import offsets, trace_of
 
@@ -127,16 +134,29 @@ def _show_sites(traces: Traces, network: Network | None) -> None:
             rows[site.kind].append((site.address, *((kind,) if site.kind is SiteKind.OBSERVE else ()), share, numbers))
     known_head = () if network is None else ("known",)
     _table("latents", ("address", "prior", "in traces", "per trace", *known_head), rows[SiteKind.SAMPLE])
-    _table(
-        "loops",
-        ("address", "per trace", "tries", "acceptance"),
-        [
-            (loop.address, loop.entries / n, loop.mean_tries, 1 / loop.mean_tries if loop.mean_tries else float("nan"))
-            for loop in traces.loops.values()
-        ],
-    )
+    _show_loops(traces, estimated)
     _table("observations", ("name", "distribution", "in traces", "numbers"), rows[SiteKind.OBSERVE])
     _table("results", ("name", "in traces", "numbers"), rows[SiteKind.RESULT])
+
+
+def _estimate(sim: Simulator, traces: Traces) -> Loops:
+    """The loops of the first traces, estimated with the prior as the proposal: what matters is how."""
+    from ars.loops import summarise_loops
+
+    if not traces.loops:
+        return traces.loops
+    columns, sites = sim._prior_chunk(traces.run.seed, 0, _ESTIMATED, on_failure="zero", budget=_SMALL)
+    return summarise_loops(columns, sites)
+
+
+def _show_loops(traces: Traces, estimated: Loops) -> None:
+    n = max(len(traces), 1)
+    rows = []
+    for loop in traces.loops.values():
+        how = estimated.get(loop.address, loop)
+        why = how.reason or ("rewound and forked numbers were equal" if how.method == "both" else "")
+        rows.append((loop.address, loop.entries / n, loop.mean_tries, 1 / loop.mean_tries, how.method, how.pages, why))
+    _table("loops", ("address", "per trace", "tries", "acceptance", "estimated by", "pages", "why"), rows)
 
 
 def _compare(network: Network, sites: Sequence[Site]) -> int:

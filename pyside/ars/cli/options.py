@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ars._native import LIMITS, Limit
 from ars.arguments import LARGEST_SEED
+from ars.continuations import MODES
 
 if TYPE_CHECKING:
     from ars.simulator import Simulator
 
 __all__ = [
     "UsageError",
+    "add_continuations",
     "add_limits",
     "add_listen",
     "add_out",
@@ -114,9 +116,19 @@ def add_limits(parser: argparse.ArgumentParser, *, without: str = "") -> None:
             group.add_argument(f"--{name.replace('_', '-')}", **_option_of(LIMITS[name]))
 
 
+def add_continuations(parser: argparse.ArgumentParser) -> None:
+    """How loops are estimated; ``limits`` makes an argument of Simulator of it."""
+    parser.add_argument(
+        "--continuations",
+        choices=MODES,
+        help="how loops are estimated: auto rewinds where that is safe and forks elsewhere, fork always forks, check "
+        f"does both and compares them; the numbers are the same (default: {MODES[0]})",
+    )
+
+
 def limits(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The limits that were given, as arguments of Simulator."""
-    given = {name: getattr(arguments, name, None) for name in _LIMITS}
+    """The limits, and the mode of continuations, that were given, as arguments of Simulator."""
+    given = {name: getattr(arguments, name, None) for name in (*_LIMITS, "continuations")}
     return {name: value for name, value in given.items() if value is not None}
 
 

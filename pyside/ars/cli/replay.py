@@ -11,9 +11,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ars.arguments import LARGEST_SEED
 from ars.cli.infer import add_data, read_data, run_options
-from ars.cli.options import UsageError, add_limits, add_seed, add_simulator, at_least, limits
+from ars.cli.options import UsageError, add_continuations, add_limits, add_seed, add_simulator, at_least, limits
 
 if TYPE_CHECKING:
     from ars.posterior import Posterior, Traces
@@ -29,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trace", type=at_least(0, LARGEST_SEED - 1), required=True, metavar="N", help="the trace's number in the run"
     )
     add_data(parser)
+    add_continuations(parser)
     add_limits(parser, without="max_restarts")
     parser.add_argument("--wait", action="store_true", help="print the process's number and wait for Enter")
     parser.add_argument(
@@ -69,7 +72,7 @@ def _data(arguments: argparse.Namespace) -> dict[str, Any]:
     """The data; none for a trace of the prior, where options that concern proposals would be ignored."""
     if arguments.observe or arguments.observe_file is not None:
         return read_data(arguments)
-    for name in ("network", "budget", "in_loops"):
+    for name in ("network", "budget", "in_loops", "continuations"):
         if getattr(arguments, name) is not None:
             raise UsageError(
                 f"--{name.replace('_', '-')} goes with data: use --observe y=0.5 or --observe-file data.json"
@@ -115,6 +118,14 @@ def _attach(sim: Simulator, arguments: argparse.Namespace) -> subprocess.Popen[b
 # ---- the trace -------------------------------------------------------------------------------------------------------
 
 
+def _how(loop: np.void) -> str:
+    """How an entry of a loop was estimated."""
+    from ars.results.continuations import how_estimated
+
+    estimation = how_estimated(np.array([loop]))
+    return f"{estimation.method}: {estimation.reason}" if estimation.reason else estimation.method
+
+
 def _show(traces: Traces | Posterior, arguments: argparse.Namespace) -> int:
     from ars.posterior import Posterior
 
@@ -135,6 +146,7 @@ def _show(traces: Traces | Posterior, arguments: argparse.Namespace) -> int:
         if loop["tries_q"]:
             counts += f"; under q {int(loop['accepted_q'])} of {int(loop['tries_q'])} accepted"
             counts += f", under p {int(loop['runs_p'])} of {int(loop['tries_p'])}"
+            counts += f" ({_how(loop)})"
         print(f"  loop {traces.sites[int(loop['site'])].address}: {counts}")
     if isinstance(traces, Posterior):
         print(f"  log weight ({traces.method}) = {float(traces.log_weights()[0])!r}")

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ars.cli.options import add_out, add_seed, at_least
+from ars.cli.options import add_continuations, add_out, add_seed, at_least, limits
 
 if TYPE_CHECKING:
     from ars.progress import Progress
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=at_least(2), metavar="N", help="runs per observation; the paper has 100")
     parser.add_argument("--traces", type=at_least(50), metavar="N", help="in each of these runs; the paper has 100,000")
     add_seed(parser, default=_SEED)
+    add_continuations(parser)
     parser.add_argument(
         "--simulators",
         type=Path,
@@ -78,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.seed,
             resume=arguments.resume,
             reporter=_Terminal(),
+            simulator=limits(arguments),
         )
         outcome = reproduce(name, lambda simulator: _find(arguments.simulators, simulator), settings, work)
         if arguments.publish is not None:

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ars import diagnostics
-from ars.columns import Floats, Key
+from ars.columns import Columns, Floats, Key
 from ars.diagnostics import Evidence, ParetoK
 from ars.errors import FewTracesWarning
 from ars.results import assessment, specific
 from ars.results.assessment import RunDiagnostics
+from ars.results.continuations import continuation_line
 
 if TYPE_CHECKING:
     from ars.failures import Failures
@@ -29,6 +30,8 @@ class Estimates:
 
     if TYPE_CHECKING:  # Posterior has these
         run: RunInfo
+        columns: Columns
+        stats: dict[str, float]
         failures: Failures
         loops: Loops
         results: Mapping[str, Floats]
@@ -269,6 +272,8 @@ class Estimates:
             lines += [weighting.line(), *(f"{'':9}! {warning}" for warning in weighting.warnings)]
         if self.loops:
             lines.append(repr(self.loops))
+        if line := continuation_line(self.stats, self.columns.loops):
+            lines.append(line)
         if self.failures or self.failures.incidents:
             lines.append(str(self.failures))
         return "\n".join(lines)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from ars._native import SiteKind
 from ars.columns import Columns, Floats, Key, Site, values_of
+from ars.results.continuations import refused
 
 __all__ = ["RATES", "Recorded", "complete_stats"]
 
@@ -40,9 +43,10 @@ def complete_stats(stats: Mapping[str, float], columns: Columns) -> dict[str, fl
     full = dict(stats)
     full.setdefault("traces", len(columns.traces))
     full.setdefault("snapshots", int(columns.traces["snapshots"].sum()))
-    for name, column in (("continuations", "forks"), ("tries_q", "tries_q"), ("tries_p", "tries_p")):
-        full.setdefault(name, int(columns.loops[column].sum()))
-    full.setdefault("forks", full["snapshots"] + full["continuations"])
+    for name in ("rewinds", "forks", "tries_q", "tries_p"):
+        full.setdefault(name, int(columns.loops[name].sum()))
+    full.setdefault("continuations", full["rewinds"] + full["forks"])
+    full.setdefault("rewinds_refused", int(np.count_nonzero(refused(columns.loops))))
     return full | _rates(full)
 
 

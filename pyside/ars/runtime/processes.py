@@ -14,6 +14,7 @@ from typing import Any, Self
 from ars._native import LIMITS, Limit, RunFlag
 from ars.arguments import command_words, environment_variables, seconds
 from ars.columns import Columns, Site
+from ars.continuations import Continuations, checked_mode
 from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
 from ars.proposers import Proposer
 from ars.runtime.keys import read_keys
@@ -76,6 +77,7 @@ class Processes:
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
         show_stdout: bool = False,
+        continuations: Continuations = "auto",
     ) -> None:
         self.command = command_words(command)
         self.workers = None if workers is None else limited("workers", workers)
@@ -85,6 +87,7 @@ class Processes:
         self.env = environment_variables(env)
         self.cwd = None if cwd is None else os.fspath(cwd)
         self.show_stdout = bool(show_stdout)
+        self.continuations = checked_mode(continuations)
         self._listen: Listen | None = None
         self._use = _Use()
         self._session: Session | None = None
@@ -105,9 +108,9 @@ class Processes:
 
         key: the controller.key of a pair that ``ars keygen`` made. The simulator is started with
         ``ARS_ENDPOINT=tcp://OUR_HOST:PORT ARS_KEY=simulator.key``; this call waits for it, at most startup_timeout
-        seconds. If it is lost, the run waits for another. limits: as of Simulator; the number of workers and the limits
-        on processes, snapshots and memory are set where it is started. insecure_loopback: no keys, for
-        tcp://127.0.0.1:PORT on a machine without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
+        seconds. If it is lost, the run waits for another. limits: as of Simulator, and ``continuations``; the number of
+        workers and the limits on processes, snapshots and memory are set where it is started. insecure_loopback: no
+        keys, for tcp://127.0.0.1:PORT on a machine without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
         command: the remote command line; used only to label the run. announce: called whenever the wait begins, with
         the address and the line to run there.
         """

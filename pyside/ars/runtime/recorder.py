@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import mmap
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -12,7 +13,7 @@ import numpy as np
 
 from ars._native import FailureKind, failure_name
 from ars.columns import Array, Columns, Integers, Site, merge
-from ars.errors import ArsError, ObservationError, StorageError, TraceFailure
+from ars.errors import ArsError, BiasWarning, ObservationError, StorageError, TraceFailure
 from ars.failures import EXAMPLES_PER_KIND, Failure, describe, failures_of
 from ars.progress import Progress
 from ars.runtime.run_summary import RunSummary
@@ -209,6 +210,16 @@ class Recorder:
     def describe(self) -> str:
         """The failures in words, and how to run the first again."""
         return describe(self.failures(), advice=self._advice)
+
+    def warn_of_dropped(self) -> None:
+        """Warns, at the end of a run, if the run's policy drops failed traces."""
+        if self._on_failure == "skip" and self.n_failed:
+            warnings.warn(
+                f"{self.n_failed} of {self.done} traces failed and were dropped, which biases what is left unless "
+                f"failures have nothing to do with the values drawn. {self.describe()}",
+                BiasWarning,
+                stacklevel=4,
+            )
 
     def error(self) -> TraceFailure | None:
         """The error that the failures amount to under the run's policy."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ars.continuations import MODES
 from ars.failures import Failure
 from ars.runtime.limits import Limits
 
@@ -47,6 +48,7 @@ class Replay(NamedTuple):
     command: Sequence[str]  # the simulator's command line
     limits: Limits
     options: Sequence[str] | None  # of ars replay, for all that shapes the run but the limits; None: it has none for it
+    continuations: str = MODES[0]
 
     def advice(self, failure: Failure) -> str:
         """The command, or the call, that runs the trace of this failure again."""
@@ -57,5 +59,7 @@ class Replay(NamedTuple):
             return f"sim.posterior(..., traces=1, {which}), with the same data, proposals and budget"
         words = ["ars", "replay", "--seed", str(failure.seed), "--trace", str(failure.trace)]
         words += [*self.options, *limit_options(self.limits)]
+        if self.posterior and self.continuations != MODES[0]:
+            words += ["--continuations", self.continuations]
         dashes = any(word.startswith("-") for word in self.command)
         return shlex.join([*words, *(["--"] if dashes else []), *self.command])

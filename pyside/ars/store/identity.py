@@ -1,7 +1,8 @@
 """What makes a run the run that it is, as a document: one name per part, and a digest of the whole.
 
 Two runs with the same identity draw the same traces. Left out is what changes no number of a finished trace: the number
-of traces and workers, ``ask_ahead``, ``on_failure``, ``max_restarts``, ``startup_timeout``, and how progress is shown.
+of traces and workers, ``ask_ahead``, ``continuations``, ``on_failure``, ``max_restarts``, ``startup_timeout``, and how
+progress is shown.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ ELSEWHERE: Final = "(elsewhere)"  # the executable of a simulator that was start
 _READABLE: Final = 4  # numbers of an observation that are also written out
 # Variables of Simulator(env=...) that change no number.
 _SCHEDULING: Final = ("ARS_WORKERS", "ARS_HOST")
+# Flags of a run that change no number.
+_SAME_NUMBERS: Final = frozenset({RunFlag.ASK_AHEAD, RunFlag.REWIND, RunFlag.CHECK})
 
 
 def run_identity(
@@ -72,7 +75,7 @@ def run_identity(
     proposals, network : mapping or None, Network or None
         What proposes latents; neither: the prior.
     """
-    flags = [flag.name for flag in RunFlag if flag & config.flags and flag is not RunFlag.ASK_AHEAD]
+    flags = [flag.name for flag in RunFlag if flag & config.flags and flag not in _SAME_NUMBERS]
     return {
         "simulator": dict(simulator),
         "env": {name: _sha256(os.fsencode(str(value))) for name, value in env.items() if name not in _SCHEDULING},

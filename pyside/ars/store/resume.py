@@ -39,6 +39,10 @@ _CHUNK: Final = re.compile(r"chunk-(\d{6,12})\.ars")
 _FORMAT: Final = "ars-run"
 _VERSION: Final = 2
 _RUN: Final = "run"  # in the header of a chunk: the digest of the run's identity
+_HOW: Final = {  # fields that say how a trace was computed, not what it is: a repetition may do it in another way
+    "traces": ("snapshots",),
+    "loops": ("forks", "rewinds", "method", "reason", "detail", "pages"),
+}
 _EVERY: Final = 2.0  # seconds: what a crash of this process can cost
 _ENOUGH: Final = 64 << 20  # bytes
 
@@ -338,19 +342,22 @@ class KeptRun:
 
 def _first_difference(one: Columns, other: Columns) -> int | None:
     """The number of the first trace that has other bits in the second; the traces have the same numbers."""
-    odd = _unequal(one.traces, other.traces)
+    odd = _unequal("traces", one, other)
     if not len(odd):  # so both have as many items in every column
         for name, starts in offsets(one)._asdict().items():
-            items = _unequal(getattr(one, name), getattr(other, name))
+            items = _unequal(name, one, other)
             if len(items):
                 odd = trace_of(starts, items[:1])
                 break
     return int(one.traces["trace"][odd[0]]) if len(odd) else None
 
 
-def _unequal(one: Array, other: Array) -> Integers:
-    """The rows that differ in any bit."""
-    if not len(one):
-        return np.empty(0, np.int64)
-    raw = [np.ascontiguousarray(each).view(np.uint8).reshape(len(one), -1) for each in (one, other)]
+def _unequal(column: str, one: Columns, other: Columns) -> Integers:
+    """The rows of a column that differ in any bit of their content."""
+    raw = []
+    for columns in (one, other):
+        content: Array = getattr(columns, column).copy()
+        for field in _HOW.get(column, ()):
+            content[field] = 0
+        raw.append(content.view(np.uint8).reshape(len(content), content.itemsize))
     return np.flatnonzero((raw[0] != raw[1]).any(axis=1))

@@ -37,6 +37,9 @@ SUFFIXES: Final = (".nc", ".npz", ".csv")
 _GROUP: Final = "ars_columns"
 _FORMAT: Final = "ars-posterior"
 _VERSION: Final = 1
+_NEWER: Final = frozenset(  # fields that older files do not have: they are read as 0
+    f"loops.{name}" for name in ("rewinds", "method", "reason", "detail", "pages")
+)
 _HDF5: Final = b"\x89HDF\r\n\x1a\n"  # what a netCDF-4 file begins with
 
 _P = TypeVar("_P", bound="Posterior")
@@ -220,7 +223,10 @@ def _unpacked(cls: type[_P], source: Path, variables: Mapping[str, Array], about
         Site(number, SiteKind[kind], DistKind[dist] if dist else None, address)
         for number, kind, dist, address in about["sites"]
     ]
-    post = cls(columns, sites, run=run, stats=about["stats"], observed=observed)
+    stats = about["stats"]
+    if "rewinds" not in stats:  # of an earlier version, which counted snapshots among the forks
+        stats = {name: value for name, value in stats.items() if name != "forks"}
+    post = cls(columns, sites, run=run, stats=stats, observed=observed)
     examples = [Failure(*fields) for fields in about["examples"]]
     incidents = [Failure(*fields) for fields in about["incidents"]]
     post.failures = Failures.counted(about["failures"], examples, incidents)
@@ -247,16 +253,15 @@ def _columns(source: Path, arrays: Mapping[str, Array]) -> Columns:
         if blank.dtype.names is None:
             found[column] = arrays[column]
             continue
-        fields = {name: arrays.get(f"{column}.{name}") for name in blank.dtype.names}
         stored = {name for name in arrays if name.startswith(f"{column}.")}
-        if stored != {f"{column}.{name}" for name in fields}:
+        known = {f"{column}.{name}" for name in blank.dtype.names}
+        if stored not in (known, known - _NEWER):
             raise StorageError(
                 f"{source} is of another version of libars: its {column} have the fields {', '.join(sorted(stored))}"
             )
         found[column] = np.zeros(len(arrays[f"{column}.{blank.dtype.names[0]}"]), blank.dtype)
-        for name, field in fields.items():
-            assert field is not None
-            wanted = blank.dtype[name]
+        for name in (field for field in blank.dtype.names if f"{column}.{field}" in stored):
+            field, wanted = arrays[f"{column}.{name}"], blank.dtype[name]
             if wanted.kind == "S":
                 field = np.ascontiguousarray(field).reshape(-1).view(wanted)
             if field.dtype != wanted:

@@ -52,6 +52,7 @@ _ITEMS: Final = {
 }
 _COUNTED: Final = ("samples", "observes", "results", "loops", "values", "tries")
 _NEWER: Final = ("tries", "rejected")  # columns that the first recordings did not have
+_SHORTER: Final = {"loops": 72}  # bytes of an item in older files, which lack its last fields: they are read as 0
 
 
 class Shard(NamedTuple):
@@ -412,10 +413,14 @@ def decode_shard(whole: memoryview, *, verify: bool) -> tuple[Columns, tuple[Sit
 
 def _column(body: memoryview, name: str, about: dict[str, Any], verify: bool) -> Array:
     dtype = _ITEMS[name]
-    offset, count = int(about["offset"]), int(about["count"])
-    size = dtype.itemsize * count
-    if about["item"] != dtype.itemsize or not 0 <= offset <= offset + size <= body.nbytes:
+    offset, count, item = int(about["offset"]), int(about["count"]), int(about["item"])
+    size = item * count
+    if item not in (dtype.itemsize, _SHORTER.get(name)) or not 0 <= offset <= offset + size <= body.nbytes:
         raise ValueError(f"column {name} has a wrong size")
     if verify and zlib.crc32(body[offset : offset + size]) != about["crc32"]:
         raise ValueError(f"the checksum of column {name} is wrong")
-    return np.frombuffer(body, dtype, count, offset)
+    if item == dtype.itemsize:
+        return np.frombuffer(body, dtype, count, offset)
+    longer = np.zeros((count, dtype.itemsize), np.uint8)
+    longer[:, :item] = np.frombuffer(body, np.uint8, size, offset).reshape(count, item)
+    return longer.view(dtype).reshape(count)

@@ -198,6 +198,10 @@ def decode_run(frame: Bytes) -> tuple[int, RunConfig]:
         refuse(kind, f"flags 0x{flags:x} has bits that are unknown")
     if flags & RunFlag.ESTIMATE and (raw["tries_q"] < 1 or raw["runs_p"] < 1):
         refuse(kind, f"tries_q {raw['tries_q']} and runs_p {raw['runs_p']}, must be at least 1 to estimate")
+    if flags & RunFlag.REWIND and not flags & RunFlag.ESTIMATE:
+        refuse(kind, "the flag REWIND without ESTIMATE")
+    if flags & RunFlag.CHECK and not flags & RunFlag.REWIND:
+        refuse(kind, "the flag CHECK without REWIND")
     if max(raw["tries_q"], raw["runs_p"]) > 2**31 - 1:
         refuse(kind, f"tries_q {raw['tries_q']} and runs_p {raw['runs_p']}, must be at most {2**31 - 1}")
     if raw["n_traces"] < 1:
@@ -261,13 +265,6 @@ class Done(NamedTuple):
     """The counters of a finished run."""
 
     traces: int
-    snapshots: int
-    continuations: int
-    tries_q: int
-    tries_p: int
-    requests: int
-    messages_sent: int
-    messages_received: int
     workers_started: int
     cancelled: bool
     replays: int  # traces begun again because a process of theirs had died

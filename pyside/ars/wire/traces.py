@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ars import _native as native
-from ars._native import DTYPES, N_PARAMS, DistKind, FailureKind, Message, SiteKind
+from ars._native import DTYPES, N_PARAMS, DistKind, FailureKind, ForkReason, LoopMethod, Message, SiteKind
 from ars.columns import Columns
 from ars.wire.frames import HEADER, Array, Bytes, expect, refuse
 from ars.wire.sites import SiteTable
@@ -166,6 +166,8 @@ def _check_loops(out: Columns, sites: SiteTable) -> None:
         refuse(kind, "loops: accepted_q is above tries_q")
     if (loops["tries_p"] < loops["runs_p"]).any():
         refuse(kind, "loops: tries_p is below runs_p")
+    if (loops["method"] > max(LoopMethod)).any() or (loops["reason"] > max(ForkReason)).any():
+        refuse(kind, "loops: a method or a reason is unknown")
     _log_values("loops", loops, "log_ratio_rejected")
     if np.isnan(loops["s_pq_sum"]).any() or (loops["s_pq_sum"] < 0).any():
         refuse(kind, "loops: s_pq_sum is negative or NaN")

@@ -61,7 +61,9 @@ class _Sides:
 
         def start(mode: str, env: dict[str, str] | None = None) -> ars.Simulator:
             words = [program, mode, str(process.acceptance), str(process.memory), str(process.loops)]
-            simulator = stack.enter_context(ars.Simulator(words, workers=1, env=env, startup_timeout=300.0))
+            simulator = stack.enter_context(
+                ars.Simulator(words, workers=1, env=env, startup_timeout=300.0, continuations="fork")
+            )
             simulator._estimates_the_prior = True  # nothing is asked: forks alone
             simulator.posterior(_OBSERVE, 2, budget=None, seed=1)
             return simulator

@@ -77,7 +77,7 @@ def _runs(executable: Path, case: BetaBernoulli, settings: BetaSettings, work: W
     about = {"case": list(case), "traces": settings.traces, "M": BUDGETS[-1], "N": TRIES}
 
     def proposed(seed: int) -> Any:
-        with Simulator([str(executable), f"{case.alpha:g}", str(case.n)]) as sim:
+        with Simulator([str(executable), f"{case.alpha:g}", str(case.n)], **work.simulator) as sim:
             post = sim.posterior(
                 observe,
                 settings.traces,
@@ -90,7 +90,7 @@ def _runs(executable: Path, case: BetaBernoulli, settings: BetaSettings, work: W
         return pack(post)
 
     def prior(seed: int) -> Any:
-        with Simulator([str(executable), f"{case.alpha:g}", str(case.n)]) as sim:
+        with Simulator([str(executable), f"{case.alpha:g}", str(case.n)], **work.simulator) as sim:
             return pack(sim.posterior(observe, settings.traces, in_loops="prior", seed=seed))
 
     return unpack(work.arrays(name, about, proposed)), unpack(work.arrays(f"{name}-prior", about, prior))

@@ -30,7 +30,7 @@ def _truth(observed: Observed) -> Truth:
 
 def marsaglia(executable: Path, settings: Settings, work: Workspace) -> tuple[Trained, list[Outcome]]:
     """The network, and what came of observations a and b."""
-    with Simulator([str(executable)]) as sim:
+    with Simulator([str(executable)], **work.simulator) as sim:
         network = trained(work, sim, "marsaglia", settings.marsaglia)
         found = []
         for observed in OBSERVED:
@@ -97,7 +97,7 @@ def schemes(
     network, found = accepted
     rows = [_scheme("accepted", network, each) for each in found]
     few = dataclasses.replace(settings.marsaglia_runs, repeats=max(2, settings.marsaglia_runs.repeats // 5))
-    with Simulator([str(executable)]) as sim:
+    with Simulator([str(executable)], **work.simulator) as sim:
         other = trained(work, sim, "marsaglia-all", settings.marsaglia, train_on="all")
         for observed in OBSERVED:
             renamed = observed._replace(name=f"{observed.name}-all", title=f"{observed.title}, trained on all draws")

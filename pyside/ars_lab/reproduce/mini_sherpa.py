@@ -168,7 +168,7 @@ def _repeats(settings: MiniSherpaSettings, channel: int) -> Repeats:
 
 def mini_sherpa(executable: Path, settings: MiniSherpaSettings, work: Workspace) -> tuple[Trained, list[Channel]]:
     """The network, and all that came of each channel."""
-    with Simulator([str(executable)]) as sim:
+    with Simulator([str(executable)], **work.simulator) as sim:
         chosen = events(sim, work)
         network = trained(work, sim, "mini-sherpa", settings.network, shapes=SHAPES)
         outside = network

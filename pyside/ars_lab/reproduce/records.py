@@ -45,7 +45,11 @@ def pack(post: Posterior, values: Sequence[str] = ()) -> Arrays:
 
 def unpack(arrays: Arrays) -> Record:
     about = json.loads(str(arrays["about"]))
-    columns: Columns = empty()._replace(traces=arrays["traces"], loops=arrays["loops"])
+    blank = empty()
+    loops = np.zeros(len(arrays["loops"]), blank.loops.dtype)  # those of an earlier version have fewer fields
+    for name in arrays["loops"].dtype.names or ():
+        loops[name] = arrays["loops"][name]
+    columns: Columns = blank._replace(traces=arrays["traces"], loops=loops)
     sites = [Site(i, SiteKind(k), None if d is None else DistKind(d), address) for i, k, d, address in about["sites"]]
     run = RunInfo(**{**about["run"], "simulator": tuple(about["run"]["simulator"])})
     record = Record(columns, sites, run=run, stats=about["stats"], observed={})

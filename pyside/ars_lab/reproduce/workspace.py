@@ -59,11 +59,23 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 
 class Workspace:
-    """Where an experiment keeps its stages, and the seed from which each gets its own."""
+    """Where an experiment keeps its stages, and the seed from which each gets its own.
 
-    def __init__(self, folder: Path, seed: int, *, resume: bool = True, reporter: Reporter | None = None) -> None:
+    ``simulator``: arguments of ``Simulator`` that change no number, and so no stage.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        *,
+        resume: bool = True,
+        reporter: Reporter | None = None,
+        simulator: Mapping[str, Any] | None = None,
+    ) -> None:
         self.folder = folder
         self.seed = seed
+        self.simulator = dict(simulator or {})
         self.resume = resume
         self.reporter: Reporter = reporter or SilentReporter()
         self.made = 0  # stages, this time

@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MAGIC = 0x31535241
-VERSION = 1
+VERSION = 2
 (HELLO, WELCOME, RUN, SITES, STEPS, REPLIES, TRACES, DONE, CANCEL, QUIT, ERROR) = range(1, 12)
 POSTERIOR, PROPOSE_PRIOR, LOOPS_PRIOR, ESTIMATE, RECORD_PRIORS, RECORD_REJECTED, ASK_AHEAD = 1, 2, 4, 8, 16, 32, 64
+REWIND, CHECK = 128, 256
 SAMPLE, OBSERVE, RESULT, LOOP = 1, 2, 3, 4
 UNIFORM, NORMAL, CATEGORICAL, TRUNCATED_NORMAL, SCALED_BETA, MIXTURE, PRIOR = 1, 2, 4, 12, 13, 14, 15
 NO_SITE = 0x7FFFFFFF
@@ -42,11 +43,13 @@ def frame(
     return struct.pack("<IHHIIQ", magic, version, kind, size, count, run) + body
 
 
-def hello(low: int = 1, high: int = 1, workers: int = 16, token: bytes = b"0123456789abcdef0123456789abcdef") -> bytes:
+def hello(
+    low: int = VERSION, high: int = VERSION, workers: int = 16, token: bytes = b"0123456789abcdef0123456789abcdef"
+) -> bytes:
     return frame(HELLO, struct.pack("<HHIII32s", low, high, workers, 4242, 4243, token))
 
 
-def welcome(version: int = 1, reserved: int = 0) -> bytes:
+def welcome(version: int = VERSION, reserved: int = 0) -> bytes:
     return frame(WELCOME, struct.pack("<HHI", version, reserved, 0))
 
 
@@ -144,8 +147,18 @@ def values(site_id: int, n: int, log_p: float) -> bytes:
     return struct.pack("<IId", site_id, n, log_p)
 
 
-def loop(site_id: int = 4, parent: int = -1, tries: int = 3, tries_q: int = 10, accepted_q: int = 4) -> bytes:
-    return struct.pack("<IIiIQdQQQQd", site_id, 0, parent, 5, tries, -0.75, tries_q, accepted_q, 2, 5, 1.5)
+def loop(
+    site_id: int = 4,
+    parent: int = -1,
+    tries: int = 3,
+    tries_q: int = 10,
+    accepted_q: int = 4,
+    *,
+    method: int = 1,
+    reason: int = 2,
+) -> bytes:
+    body = struct.pack("<IIiIQdQQQQd", site_id, 0, parent, 5, tries, -0.75, tries_q, accepted_q, 2, 5, 1.5)
+    return body + struct.pack("<IHHiI", 3, method, reason, 41, 12)
 
 
 def rejected_try(
@@ -223,6 +236,7 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
     yield "run_prior", [run(2, flags=PROPOSE_PRIOR | RECORD_PRIORS, tries_q=0, runs_p=0, timeout=0.0)]
     yield "run_ahead", [run(4, flags=POSTERIOR | ESTIMATE | ASK_AHEAD)]
     recording = PROPOSE_PRIOR | RECORD_PRIORS | RECORD_REJECTED
+    yield "run_check", [run(4, flags=POSTERIOR | ESTIMATE | REWIND | CHECK)]
     yield "run_rejected", [run(3, flags=recording, tries_q=0, runs_p=0, max_rejected=64)]
     yield "sites", [sites(*GOOD_SITES)]
     yield "steps", [steps(step(17, 0, prior), step(18, 1, dist(UNIFORM, -1.0, 1.0), [(0, 0, 0.5), (0, 1, -0.5)]))]
@@ -242,7 +256,7 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
     )
     yield "traces", traces(good_columns())
     yield "traces_rejected", traces(rejected_columns())
-    yield "done", [frame(DONE, struct.pack("<13Q", 100, 3, 50, 400, 300, 250, 40, 30, 16, 0, 2, 5, 8), run=1)]
+    yield "done", [frame(DONE, struct.pack("<6Q", 100, 16, 0, 2, 5, 8), run=1)]
     yield "cancel", [frame(CANCEL, run=1)]
     yield "quit", [frame(QUIT)]
     text = b"the controller is out of memory"
@@ -252,7 +266,7 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
 
 def broken_frames() -> Iterator[tuple[str, str, bytes]]:
     yield "bad_magic", "magic", frame(QUIT, magic=0x32535241)
-    yield "bad_version", "version 2 outside HELLO, WELCOME and ERROR", frame(QUIT, version=2)
+    yield "bad_version", "version 3 outside HELLO, WELCOME and ERROR", frame(QUIT, version=3)
     yield "bad_type", "type 12", frame(12)
     yield "short_header", "fewer bytes than a header", frame(QUIT)[:23]
     yield "empty", "no bytes", b""
@@ -268,7 +282,7 @@ def broken_frames() -> Iterator[tuple[str, str, bytes]]:
     yield (
         "done_cancelled_2",
         "cancelled is neither 0 nor 1",
-        frame(DONE, struct.pack("<13Q", *range(9), 2, 0, 0, 1), run=1),
+        frame(DONE, struct.pack("<6Q", 0, 8, 2, 0, 0, 1), run=1),
     )
 
 
@@ -276,12 +290,14 @@ def broken_runs() -> Iterator[tuple[str, str, bytes]]:
     yield "run_number_0", "run number 0", run(0)
     yield "run_no_traces", "0 traces", run(n=0)
     yield "run_overflow", "first_trace + n_traces overflows", run(first=2**64 - 2, n=5)
-    yield "run_unknown_flag", "an unknown flag", run(flags=128)
+    yield "run_unknown_flag", "an unknown flag", run(flags=512)
     yield "run_no_budget", "ESTIMATE with N = 0", run(tries_q=0)
     yield "run_large_budget", "N needs more than 31 bits", run(tries_q=2**31)
     yield "run_no_tries", "max_tries 0", run(max_tries=0)
     yield "run_rejected_none", "RECORD_REJECTED with max_rejected 0", run(flags=PROPOSE_PRIOR | RECORD_REJECTED)
     yield "run_rejected_unasked", "max_rejected without RECORD_REJECTED", run(flags=PROPOSE_PRIOR, max_rejected=3)
+    yield "run_rewind_alone", "REWIND without ESTIMATE", run(flags=REWIND)
+    yield "run_check_alone", "CHECK without REWIND", run(flags=ESTIMATE | CHECK)
     yield "run_reserved", "reserved is not 0", run(reserved=1)
     yield "run_nan_timeout", "trace_timeout is NaN", run(timeout=NAN)
     yield "run_negative_timeout", "trace_timeout is negative", run(timeout=-1.0)
@@ -417,6 +433,8 @@ def broken_traces() -> Iterator[tuple[str, str, list[bytes]]]:
     yield "traces_loop_parent", "a loop that is its own parent", traces(changed(4, loop(parent=0)))
     yield "traces_loop_tries", "a loop of 0 tries", traces(changed(4, loop(tries=0)))
     yield "traces_loop_accepted", "more accepted than tried", traces(changed(4, loop(accepted_q=11)))
+    yield "traces_loop_method", "method 6", traces(changed(4, loop(method=6)))
+    yield "traces_loop_reason", "reason 12", traces(changed(4, loop(reason=12)))
     yield "traces_values", "values that belong to nobody", traces(changed(2, values(2, 0, 0.0)))
     yield "traces_value_nan", "a value is NaN", traces(changed(5, struct.pack("<7d", *[NAN] * 7)))
     yield from broken_tries()

@@ -1,0 +1,148 @@
+/* method.c: how the entry of a loop is estimated.
+ *
+ * A run says what is allowed (ARS_RUN_REWIND, ARS_RUN_CHECK). Where rewinding is, a loop is rewound until there is a reason not to:
+ * the system does not allow it, a continuation did what cannot be undone, both ways did not agree, or forking is cheaper. The host
+ * passes a reason on to all workers (shm.h), so a loop's worth of trouble is had once.
+ *
+ * The oracle: the first entries of a loop in each process, and one in CHECK_EVERY after that, are estimated both ways. The snapshot
+ * is forked first, and waits as it always does; then the worker rewinds. The host compares the two to the last bit (records.c). */
+#include "method.h"
+
+#include "continuation.h"
+#include "kept.h"
+#include "loops.h"
+#include "process.h"
+#include "rewind.h"
+#include "snapshot.h"
+#include "trace.h"
+
+enum {
+    FIRST_CHECKS = 2,
+    MOST_CHECKS = 50, /* of a loop inside another one, whose entries rarely survive */
+    CHECK_EVERY = 1000,
+    CLEAN = 4,     /* entries without a missed page, after which a process is known */
+    WINDOW = 32,   /* entries, between two looks at the costs */
+    MOST_SLEEPERS = 8,
+    SLOW_FORK = 3000000 /* ticks: a millisecond or so */
+};
+
+static struct ars__habit *habit_of(uint32_t loop_id) {
+    return &ars__me.kept->habits.of[loop_id];
+}
+
+static struct ars_wire_loop *record_of(const struct ars__loop *loop) {
+    return (struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes + loop->record;
+}
+
+static bool has_snapshot(const struct ars__loop *loop) {
+    return ((const uint32_t *)(const void *)ars__me.trace.slots.bytes)[loop->record] != ARS__NO_SLOT;
+}
+
+/* ---- what forking costs ------------------------------------------------------------------------------------------------ */
+
+void ars__habits_forked(uint64_t ticks) {
+    uint64_t *least = &ars__me.kept->habits.least_fork;
+    if (!*least || ticks < *least) *least = ticks;
+}
+
+/* Both are least times, so that other processes on the same core do not count. Of a forked process the parent sees half the cost:
+ * it has to end, too, and to copy the pages that it writes. Loops inside another one are rewound at every entry, but forked
+ * snapshots run only if the outer try is accepted. */
+static bool is_fork_cheaper(const struct ars__habit *h, uint64_t least_fork) {
+    if (!least_fork || !h->least_cost) return false;
+    const double fork = 2 * (double)least_fork, survives = (double)h->survived / h->entries;
+    const double body = (double)h->least_cost - (double)h->least_overhead;
+    return (double)h->least_cost > 1.5 * (fork + survives * (h->continuations * fork + (body > 0 ? body : 0)));
+}
+
+static void learn_cost(struct ars__habit *h) {
+    const struct ars__rewind *r = &ars__me.kept->rewind;
+    if (r->cost < h->least_cost || !h->least_cost) h->least_cost = r->cost;
+    if (r->overhead < h->least_overhead || !h->least_overhead) h->least_overhead = r->overhead;
+    h->continuations = r->number_q + r->number_p;
+    if (++h->entries % WINDOW) return;
+    if (is_fork_cheaper(h, ars__me.kept->habits.least_fork)) h->reason = ARS_REASON_COST;
+    h->least_cost = h->least_overhead = 0;
+}
+
+void ars__habits_learn(void) {
+    const struct ars_wire_loop *loops = (const void *)ars__me.trace.loops.bytes;
+    const uint32_t *slots = (const void *)ars__me.trace.slots.bytes;
+    for (size_t i = 0; i < ars__n_loops(&ars__me.trace); i++) {
+        if (!loops[i].rewinds) continue;
+        struct ars__habit *h = habit_of(loops[i].site_id);
+        h->survived++;
+        h->checked += slots[i] != ARS__NO_SLOT;
+    }
+}
+
+/* ---- the choice --------------------------------------------------------------------------------------------------------- */
+
+static bool wants_check(const struct ars__habit *h) {
+    if (ars__me.flags & ARS_RUN_CHECK) return true;
+    if (h->checked < FIRST_CHECKS && h->checks < MOST_CHECKS) return true;
+    return h->entries % CHECK_EVERY == CHECK_EVERY - 1;
+}
+
+static bool wants_sleeper(const struct ars__habit *h) {
+    const struct ars__kept *kept = ars__me.kept;
+    if (kept->habits.least_fork > SLOW_FORK && kept->rewind.sleepers >= MOST_SLEEPERS) return false;
+    return h->entries < FIRST_CHECKS || kept->rewind.clean < CLEAN;
+}
+
+/* Why this loop is forked; ARS_REASON_NONE if it is not. */
+static enum ars_fork_reason reason_to_fork(uint32_t loop_id, int32_t *detail) {
+    const struct ars__habit *h = habit_of(loop_id);
+    const struct ars__forked *known = &ars__me.shm->forked[loop_id];
+    const uint32_t reason = atomic_load_explicit(&known->reason, memory_order_acquire);
+    if ((*detail = atomic_load_explicit(&ars__me.shm->cannot_rewind, memory_order_relaxed))) return ARS_REASON_SYSTEM;
+    *detail = h->detail;
+    if (h->reason) return (enum ars_fork_reason)h->reason;
+    *detail = known->detail;
+    if (reason) return (enum ars_fork_reason)reason;
+    return ars__rewind_open(detail);
+}
+
+/* Whether it holds for the loop from now on, and not for this entry alone. */
+static bool is_lasting(enum ars_fork_reason reason) {
+    return reason != ARS_REASON_FAILURE && reason != ARS_REASON_THREADS;
+}
+
+static void fork_it(struct ars__loop *loop, enum ars_fork_reason reason, int32_t detail) {
+    struct ars_wire_loop *record = record_of(loop);
+    record->method = ARS_METHOD_FORK;
+    record->reason = (uint16_t)reason;
+    record->detail = detail;
+    if (!has_snapshot(loop)) ars__snapshot_at_entry(loop);
+}
+
+void ars__estimate_at_entry(struct ars__loop *loop) {
+    int32_t detail = 0;
+    if (!(ars__me.flags & ARS_RUN_REWIND)) {
+        fork_it(loop, ARS_REASON_NONE, 0);
+        return;
+    }
+    enum ars_fork_reason reason = reason_to_fork(loop->site_id, &detail);
+    if (reason) {
+        fork_it(loop, reason, detail);
+        return;
+    }
+    struct ars__habit *h = habit_of(loop->site_id);
+    if (wants_check(h)) {
+        h->checks++;
+        ars__rewind_before_fork();
+        ars__snapshot_at_entry(loop);
+        if (ars__continuing()) return; /* the snapshot's */
+    }
+    reason = ars__rewind_at_entry(loop, wants_sleeper(h), &detail);
+    if (ars__continuing()) return;
+    if (!reason) {
+        learn_cost(h);
+        return;
+    }
+    if (is_lasting(reason)) {
+        h->reason = (uint16_t)reason;
+        h->detail = detail;
+    }
+    fork_it(loop, reason, detail);
+}

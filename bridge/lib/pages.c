@@ -1,0 +1,430 @@
+/* pages.c: which pages this process has written, what was on them at a loop's entry, and how to put that back.
+ *
+ * After a fork all private memory of a process is write-protected by the kernel, and the first write to a page is a fault, by
+ * which the process gets a page of its own. The kernel counts the faults of a thread (getrusage), so a continuation during which
+ * the count has not moved wrote to pages that were its process's own before. Those are known, and were saved: copying them back
+ * restores everything, and costs the same however large the process is.
+ *
+ * If the count has moved, /proc/self/pagemap says which pages are the process's own now ("exclusively mapped", bit 56). Each new
+ * one was, at the entry,
+ *   dead            below the stack pointer: nothing to restore;
+ *   not there       anonymous memory that nobody had touched, so zero;
+ *   a file's        so the kernel brings it back;
+ *   shared          with the process that forked this one. Its content is gone, unless a sleeper has it: a copy of the process,
+ *                   made at the entry, that never writes. Without one, the page is "missed": the caller must run the trace again.
+ * From then on the page is known.
+ *
+ * Why a stale view is safe. The list of mappings is compared at every entry, the count of faults too; while both stay the same, no
+ * page has come into being. One may have vanished (unmapped and mapped again, given back, swapped out): a known page is saved as it
+ * is now, whatever it is, and an unknown one that is taken for shared is missed, or read from the sleeper. Nothing is guessed.
+ *
+ * What could make a page writable without a fault of ours is khugepaged, which gathers small pages into a huge one: it is kept out
+ * (PR_SET_THP_DISABLE). A huge page that is there already is written like small ones, or all its pages become known at once.
+ * Memory that is swapped out counts as known. */
+#define _GNU_SOURCE
+#include "pages.h"
+#include "machine.h"
+
+#ifdef ARS__HAS_REWIND
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ENTRIES = (int)(sizeof((struct ars__pages *)0)->entry / 8), HIGH_FD = 800 };
+
+#define PAGE_OF(address) ((address) & ~(uintptr_t)(ARS__PAGE_BYTES - 1))
+
+/* ---- what the kernel says ----------------------------------------------------------------------------------------- */
+
+/* Linux 6.11; older headers do not have it. */
+struct query {
+    uint64_t size, query_flags, query_addr;
+    uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
+    uint32_t dev_major, dev_minor, vma_name_size, build_id_size;
+    uint64_t vma_name_addr, build_id_addr;
+};
+#define QUERY _IOWR('f', 17, struct query)
+enum { QUERY_WRITABLE = 2, QUERY_SHARED = 8, QUERY_OR_NEXT = 16 };
+
+enum { PRESENT = 63, SWAPPED = 62, OF_FILE = 61, EXCLUSIVE = 56 };
+
+static bool has_bit(uint64_t entry, int bit) {
+    return entry >> bit & 1;
+}
+
+static bool is_own(uint64_t entry) {
+    return has_bit(entry, SWAPPED) ||
+           (has_bit(entry, PRESENT) && has_bit(entry, EXCLUSIVE) && !has_bit(entry, OF_FILE));
+}
+
+static long count_faults(void) {
+    struct rusage usage;
+    ars__raw(SYS_getrusage, RUSAGE_THREAD, (long)&usage, 0, 0, 0, 0);
+    return usage.ru_minflt + usage.ru_majflt;
+}
+
+static bool still_open(const struct ars__proc_file *file) {
+    struct stat st;
+    return file->fd >= 0 && !fstat(file->fd, &st) && st.st_dev == file->device && st.st_ino == file->inode;
+}
+
+/* Out of the way of a simulator that counts on low numbers. */
+static int open_file(struct ars__proc_file *file, const char *path) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno;
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
+    if (high >= 0) {
+        close(fd);
+        fd = high;
+    }
+    if (fstat(fd, &st)) return errno;
+    *file = (struct ars__proc_file){fd, st.st_dev, st.st_ino};
+    return 0;
+}
+
+/* ---- mappings ---------------------------------------------------------------------------------------------------- */
+
+/* What is ours lies between guards, so no mapping is partly ours. */
+static bool is_ours(const struct ars__pages *p, uintptr_t at) {
+    for (int i = 0; i < 2; i++)
+        if (at >= p->ours[i][0] && at < p->ours[i][1]) return true;
+    return false;
+}
+
+static bool add_mapping(struct ars__pages *p, uintptr_t from, uintptr_t to, bool of_file) {
+    if (is_ours(p, from)) return true;
+    if (p->n_looked_at == ARS__MOST_MAPPINGS) return false;
+    p->looked_at[p->n_looked_at++] = (struct ars__mapping){from, to, 0, of_file};
+    return true;
+}
+
+static bool query_mappings(struct ars__pages *p) {
+    for (uint64_t at = 0;;) {
+        struct query q = {.size = sizeof q, .query_flags = QUERY_WRITABLE | QUERY_OR_NEXT, .query_addr = at};
+        if (ioctl(p->maps.fd, QUERY, &q)) return errno == ENOENT;
+        at = q.vma_end;
+        if (!(q.vma_flags & QUERY_SHARED) && !add_mapping(p, q.vma_start, q.vma_end, q.inode != 0)) return false;
+    }
+}
+
+/* "7f12a0000000-7f12a0021000 rw-p 00000000 08:01 1234  /lib/..." */
+static bool add_line(struct ars__pages *p, const char *line) {
+    char *at;
+    uintptr_t from = strtoull(line, &at, 16), to = strtoull(at + 1, &at, 16);
+    if (at[2] != 'w' || at[4] != 'p') return true;
+    strtoull(at + 5, &at, 16);
+    strtoull(at, &at, 16);
+    strtoull(at + 1, &at, 16);
+    return add_mapping(p, from, to, strtoull(at, NULL, 10) != 0);
+}
+
+static bool read_mappings(struct ars__pages *p) {
+    size_t used = 0;
+    for (ssize_t n; used + 1 < sizeof p->text; used += (size_t)n) {
+        n = pread(p->maps.fd, p->text + used, sizeof p->text - 1 - used, (off_t)used);
+        if (n < 0) return false;
+        if (n == 0) break;
+    }
+    if (used + 1 == sizeof p->text) return false;
+    p->text[used] = 0;
+    for (const char *line = p->text; *line; line = strchr(line, '\n') + 1)
+        if (!add_line(p, line)) return false;
+    return true;
+}
+
+/* True: they are known, in looked_at. */
+static bool look_at_mappings(struct ars__pages *p) {
+    p->n_looked_at = 0;
+    return p->queries ? query_mappings(p) : read_mappings(p);
+}
+
+static bool same_mappings(const struct ars__pages *p) {
+    if (p->n_looked_at != p->n_mappings) return false;
+    for (size_t i = 0; i < p->n_mappings; i++) {
+        const struct ars__mapping *a = &p->mapping[i], *b = &p->looked_at[i];
+        if (a->from != b->from || a->to != b->to || a->of_file != b->of_file) return false;
+    }
+    return true;
+}
+
+/* Numbers the pages. False: there are too many. */
+static bool take_mappings(struct ars__pages *p) {
+    size_t n = 0;
+    p->stack_from = 0;
+    for (size_t i = 0; i < p->n_looked_at; i++) {
+        struct ars__mapping *m = &p->mapping[i];
+        *m = p->looked_at[i];
+        m->first = (uint32_t)n;
+        n += (m->to - m->from) / ARS__PAGE_BYTES;
+        if (n > ARS__MOST_SPACE) return false;
+        if (m->from <= p->stack_holds && p->stack_holds < m->to) p->stack_from = m->from;
+    }
+    p->n_mappings = p->n_looked_at;
+    return true;
+}
+
+static const struct ars__mapping *mapping_of(const struct ars__pages *p, uintptr_t at) {
+    for (size_t i = 0; i < p->n_mappings; i++)
+        if (p->mapping[i].from <= at && at < p->mapping[i].to) return &p->mapping[i];
+    return NULL;
+}
+
+/* ---- known pages ------------------------------------------------------------------------------------------------- */
+
+/* Where it is, or would be. */
+static size_t place_of(const struct ars__pages *p, uintptr_t at) {
+    size_t low = 0, high = p->n_pages;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (p->page[middle].at < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_known(const struct ars__pages *p, uintptr_t at) {
+    size_t place = place_of(p, at);
+    return place < p->n_pages && p->page[place].at == at;
+}
+
+/* Returns where its content is to be kept, or NULL if there is no room. */
+static unsigned char *add_known(struct ars__pages *p, uintptr_t at) {
+    if (p->n_pages == ARS__MOST_PAGES) return NULL;
+    size_t place = place_of(p, at);
+    for (size_t i = p->n_pages++; i > place; i--) p->page[i] = p->page[i - 1];
+    p->page[place] = (struct ars__known_page){at, p->n_slots};
+    return p->saved + (size_t)p->n_slots++ * ARS__PAGE_BYTES;
+}
+
+static bool is_dead(const struct ars__pages *p, uintptr_t at) {
+    return at < p->stack && at >= p->stack_from && p->stack_from;
+}
+
+/* Whether the stack pointer is in the main stack; a coroutine's stack may be anywhere, with data below it. */
+static void note_stack(struct ars__pages *p, uintptr_t stack_pointer) {
+    const struct ars__mapping *m = mapping_of(p, stack_pointer);
+    p->stack = m && m->from == p->stack_from ? PAGE_OF(stack_pointer) : 0;
+}
+
+/* ---- scanning ---------------------------------------------------------------------------------------------------- */
+
+/* Calls `each` with the kernel's entry for every page of the mappings; stops if it returns false. */
+static bool for_pages(struct ars__pages *p, bool (*each)(struct ars__pages *, const struct ars__mapping *, uintptr_t, uint64_t)) {
+    for (size_t i = 0; i < p->n_mappings; i++) {
+        const struct ars__mapping *m = &p->mapping[i];
+        for (uintptr_t at = m->from; at < m->to;) {
+            size_t n = (m->to - at) / ARS__PAGE_BYTES;
+            if (n > ENTRIES) n = ENTRIES;
+            long got = ars__raw(SYS_pread64, p->pagemap.fd, (long)p->entry, (long)(n * 8),
+                                (long)(at / ARS__PAGE_BYTES * 8), 0, 0);
+            if (got <= 0 || got % 8) return false;
+            for (size_t k = 0; k < (size_t)got / 8; k++, at += ARS__PAGE_BYTES)
+                if (p->entry[k] && !each(p, m, at, p->entry[k])) return false;
+        }
+    }
+    return true;
+}
+
+static size_t number_of(const struct ars__mapping *m, uintptr_t at) {
+    return m->first + (at - m->from) / ARS__PAGE_BYTES;
+}
+
+static bool note_page(struct ars__pages *p, const struct ars__mapping *m, uintptr_t at, uint64_t entry) {
+    size_t number = number_of(m, at);
+    if (has_bit(entry, PRESENT) && !has_bit(entry, OF_FILE)) p->present[number / 64] |= 1ull << number % 64;
+    return !is_own(entry) || is_known(p, at) || add_known(p, at);
+}
+
+/* Pages that were known stay so where they are still mapped: a fork has shared them again, and they will be written again. */
+static void drop_unmapped(struct ars__pages *p) {
+    uint32_t kept = 0;
+    for (size_t i = 0, m = 0; i < p->n_pages; i++) {
+        const uintptr_t at = p->page[i].at;
+        while (m < p->n_mappings && p->mapping[m].to <= at) m++;
+        if (m == p->n_mappings || at < p->mapping[m].from) continue;
+        p->page[kept] = (struct ars__known_page){at, kept};
+        kept++;
+    }
+    p->n_pages = p->n_slots = kept;
+}
+
+static bool scan(struct ars__pages *p) {
+    p->scanned = false;
+    if (!take_mappings(p)) return false;
+    drop_unmapped(p);
+    const struct ars__mapping *last = p->n_mappings ? &p->mapping[p->n_mappings - 1] : NULL;
+    const size_t n = last ? number_of(last, last->to) : 0;
+    memset(p->present, 0, (n + 63) / 64 * 8);
+    return p->scanned = for_pages(p, note_page);
+}
+
+/* ---- saving and putting back ------------------------------------------------------------------------------------------ */
+
+bool ars__pages_look(struct ars__pages *p) {
+    if (!still_open(&p->maps) || !still_open(&p->pagemap) || !look_at_mappings(p)) return false;
+    const long faults = count_faults();
+    if (p->scanned && faults == p->faults && same_mappings(p)) return true;
+    p->faults = faults;
+    return scan(p);
+}
+
+bool ars__pages_save(struct ars__pages *p, uintptr_t stack_pointer) {
+    if (!ars__pages_look(p)) return false;
+    note_stack(p, stack_pointer);
+    for (size_t i = 0; i < p->n_pages; i++) {
+        const struct ars__known_page *page = &p->page[i];
+        if (!is_dead(p, page->at))
+            ars__copy(p->saved + (size_t)page->slot * ARS__PAGE_BYTES, (const void *)page->at, ARS__PAGE_BYTES);
+    }
+    p->n_missed = 0;
+    p->lost = false;
+    p->faults = count_faults();
+    return true;
+}
+
+static bool remembered(const struct ars__pages *p, uintptr_t at, void *content) {
+    if (!p->sleeper) return false;
+    const struct iovec to = {content, ARS__PAGE_BYTES}, from = {(void *)at, ARS__PAGE_BYTES};
+    return ars__raw(SYS_process_vm_readv, p->sleeper, (long)&to, 1, (long)&from, 1, 0) == ARS__PAGE_BYTES;
+}
+
+/* What was on a page at the entry that is our own now. */
+static bool recover_content(struct ars__pages *p, const struct ars__mapping *m, uintptr_t at, unsigned char *content) {
+    const size_t number = number_of(m, at);
+    if (p->present[number / 64] >> number % 64 & 1) {
+        if (p->n_missed < sizeof p->missed / sizeof *p->missed) p->missed[p->n_missed] = at;
+        p->n_missed++;
+        return remembered(p, at, content);
+    }
+    if (!m->of_file) {
+        ars__clear(content, ARS__PAGE_BYTES);
+        return true;
+    }
+    if (ars__raw(SYS_madvise, (long)at, ARS__PAGE_BYTES, MADV_DONTNEED, 0, 0, 0)) return false;
+    ars__copy(content, (const void *)at, ARS__PAGE_BYTES);
+    return true;
+}
+
+/* Goes on after a loss, so that all pages are found that the next process should expect. */
+static bool recover(struct ars__pages *p, const struct ars__mapping *m, uintptr_t at, uint64_t entry) {
+    if (!is_own(entry) || is_known(p, at)) return true;
+    unsigned char *content = add_known(p, at);
+    if (!content || (!is_dead(p, at) && !recover_content(p, m, at, content))) p->lost = true;
+    return true;
+}
+
+/* The kernel writes to its part of the thread's memory at any time, so that part is left out. */
+static void put_back(const struct ars__pages *p, const struct ars__known_page *page) {
+    const unsigned char *saved = p->saved + (size_t)page->slot * ARS__PAGE_BYTES;
+    unsigned char *at = (unsigned char *)page->at;
+    if (p->rseq_to <= page->at || p->rseq_from >= page->at + ARS__PAGE_BYTES) {
+        ars__copy(at, saved, ARS__PAGE_BYTES);
+        return;
+    }
+    const size_t from = p->rseq_from > page->at ? p->rseq_from - page->at : 0;
+    const size_t to = p->rseq_to < page->at + ARS__PAGE_BYTES ? p->rseq_to - page->at : ARS__PAGE_BYTES;
+    ars__copy(at, saved, from);
+    ars__copy(at + to, saved + to, ARS__PAGE_BYTES - to);
+}
+
+bool ars__pages_restore(struct ars__pages *p) {
+    const bool moved = count_faults() != p->faults;
+    if (moved && (!for_pages(p, recover) || p->lost)) return false;
+    for (size_t i = 0; i < p->n_pages; i++)
+        if (!is_dead(p, p->page[i].at)) put_back(p, &p->page[i]);
+    if (moved) p->faults = count_faults();
+    return true;
+}
+
+/* ---- pages that are expected ------------------------------------------------------------------------------------------ */
+
+void ars__pages_own(struct ars__pages *p, const uint64_t *at, size_t n) {
+    if (!still_open(&p->maps) || !look_at_mappings(p) || !take_mappings(p)) return;
+    p->scanned = false;
+    for (size_t i = 0; i < n; i++) {
+        if (at[i] != PAGE_OF(at[i]) || !mapping_of(p, at[i])) continue;
+        __asm__ volatile("lock addb $0, (%0)" ::"r"(at[i]) : "memory"); /* a write that changes nothing */
+    }
+}
+
+void ars__pages_remember(struct ars__pages *p) {
+    const long pid = ars__clone_sleeper();
+    p->sleeper = pid > 0 ? (pid_t)pid : 0;
+}
+
+void ars__pages_forget(struct ars__pages *p) {
+    if (!p->sleeper) return;
+    ars__raw(SYS_kill, p->sleeper, SIGKILL, 0, 0, 0, 0);
+    while (ars__raw(SYS_wait4, p->sleeper, 0, __WALL, 0, 0, 0) == -EINTR) {
+    }
+    p->sleeper = 0;
+}
+
+/* ---- making ready -------------------------------------------------------------------------------------------------- */
+
+/* glibc 2.35 registers an area of every thread with the kernel. */
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned int __rseq_size __attribute__((weak));
+
+static void note_rseq(struct ars__pages *p) {
+    enum { LEAST = 32 };
+    p->rseq_from = p->rseq_to = 0;
+    if (!&__rseq_offset || !&__rseq_size || !__rseq_size) return;
+    uintptr_t thread;
+    __asm__("mov %%fs:0, %0" : "=r"(thread));
+    p->rseq_from = thread + (uintptr_t)__rseq_offset;
+    p->rseq_to = p->rseq_from + (__rseq_size > LEAST ? (__rseq_size + 7u) & ~7u : LEAST);
+}
+
+/* One page, from its first write on: does the kernel count it, and say that it is our own? */
+static int try_kernel(struct ars__pages *p) {
+    char *page = mmap(NULL, ARS__PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return errno;
+    const off_t at = (off_t)((uintptr_t)page / ARS__PAGE_BYTES * 8);
+    uint64_t before = 1, after = 0;
+    const long faults = count_faults();
+    bool read = pread(p->pagemap.fd, &before, 8, at) == 8;
+    *(volatile char *)page = 1;
+    const bool counted = count_faults() > faults;
+    read = read && pread(p->pagemap.fd, &after, 8, at) == 8;
+    munmap(page, ARS__PAGE_BYTES);
+    return read && counted && !is_own(before) && is_own(after) ? 0 : ENOTSUP;
+}
+
+int ars__pages_open(struct ars__pages *p) {
+    int why;
+    if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)) return errno;
+    if ((why = open_file(&p->maps, "/proc/self/maps")) || (why = open_file(&p->pagemap, "/proc/self/pagemap")))
+        return why;
+    if (sysconf(_SC_PAGESIZE) != ARS__PAGE_BYTES) return ENOTSUP;
+    madvise(p->saved, (size_t)ARS__MOST_PAGES * ARS__PAGE_BYTES, MADV_DONTFORK); /* less to copy for those that are forked */
+    p->stack_holds = getauxval(AT_RANDOM);
+    p->scanned = false;
+    p->n_pages = 0;
+    p->sleeper = 0;
+    note_rseq(p);
+    p->queries = true;
+    p->n_looked_at = 0;
+    p->queries = query_mappings(p);
+    p->owner = getpid();
+    return try_kernel(p);
+}
+
+#endif

@@ -1,0 +1,79 @@
+/* pages.h: the memory that this process may write to: which pages it has written, what was on them at a loop's entry, and how
+ * to put that back. For continuations that are undone (rewind.h). */
+#ifndef ARS_LIB_PAGES_H
+#define ARS_LIB_PAGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum {
+    ARS__PAGE_BYTES = 4096,
+    ARS__MOST_MAPPINGS = 1024,
+    ARS__MOST_PAGES = 8192,   /* put back at a rewind; with more a fork is cheaper */
+    ARS__MOST_SPACE = 1 << 22 /* pages of address space that are looked through: 16 GB */
+};
+
+/* A private mapping that can be written, as far as it is the simulator's. */
+struct ars__mapping {
+    uintptr_t from, to;
+    uint32_t first;   /* number of its first page in the map of present pages */
+    uint32_t of_file; /* not 0: an untouched page comes from a file, otherwise it is zero */
+};
+
+/* A page that is put back, and where its content is kept. */
+struct ars__known_page {
+    uintptr_t at;
+    uint32_t slot;
+};
+
+/* A descriptor that the simulator may have closed, and its number given to a file of its own. */
+struct ars__proc_file {
+    int fd;
+    dev_t device;
+    ino_t inode;
+};
+
+/* Lives in memory that is never put back (kept.h). */
+struct ars__pages {
+    pid_t owner; /* the process for which it was opened */
+    struct ars__proc_file maps, pagemap;
+    bool queries;                 /* the kernel answers questions about mappings one by one */
+    uintptr_t stack_holds;        /* an address in the main stack */
+    uintptr_t stack_from, stack;  /* where that mapping begins; the stack pointer's page at the entry: below it, it is dead */
+    uintptr_t rseq_from, rseq_to; /* written by the kernel at any time */
+    uintptr_t ours[2][2];         /* memory that is never put back */
+    long faults;                  /* counted so far: if there are more, a page was written for the first time */
+    bool scanned;                 /* what follows is what the kernel says as long as faults and mappings are the same */
+    size_t n_mappings, n_looked_at;
+    size_t n_pages;       /* known ones, in the order of their addresses */
+    uint32_t n_slots;     /* in use */
+    unsigned char *saved; /* their contents at the entry */
+    pid_t sleeper;        /* a copy of the process at the entry, while there is one */
+    bool lost;            /* the content of a page could not be found */
+    uint32_t n_missed;    /* pages written though they were shared with the parent, this time */
+    uintptr_t missed[64]; /* the first of them */
+    struct ars__mapping mapping[ARS__MOST_MAPPINGS], looked_at[ARS__MOST_MAPPINGS];
+    struct ars__known_page page[ARS__MOST_PAGES];
+    uint64_t present[ARS__MOST_SPACE / 64]; /* anonymous pages that were there at the last scan: a bit each */
+    uint64_t entry[4096];                   /* of the kernel's table */
+    char text[256 << 10];                   /* /proc/self/maps, for a kernel that answers no questions */
+};
+
+/* Makes ready in this process. Returns 0, or an errno that says why not. */
+int ars__pages_open(struct ars__pages *p);
+/* Notes which pages this process has written so far. Needed before a fork, which makes them look like the parent's. False: there
+ * are too many. */
+bool ars__pages_look(struct ars__pages *p);
+/* Saves what a continuation may write to. Everything above the stack pointer given is alive. False: there is too much. */
+bool ars__pages_save(struct ars__pages *p, uintptr_t stack_pointer);
+/* Puts everything back. False: it cannot, because the content of the missed pages is lost. Calls nothing in libc. */
+bool ars__pages_restore(struct ars__pages *p);
+/* Makes these pages this process's own, if they are the simulator's; then they are known when they are written to. */
+void ars__pages_own(struct ars__pages *p, const uint64_t *at, size_t n);
+/* A copy of the process that remembers every page as it is now, for processes whose habits are not known yet. */
+void ars__pages_remember(struct ars__pages *p);
+void ars__pages_forget(struct ars__pages *p);
+
+#endif /* ARS_LIB_PAGES_H */

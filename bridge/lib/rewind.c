@@ -1,0 +1,256 @@
+/* rewind.c: continuations that run where the loop stands, and are undone. rewind.h has the picture.
+ *
+ * One entry of a loop: ars__mark notes the registers, ars__pages_save the memory. Then control comes back to the line after
+ * ars__mark again and again, each time with everything as it was at the entry, but for struct ars__rewind, which says what is
+ * next: another continuation, or the main run. The simulator returns from rs_start each time and does not know which it is.
+ *
+ * A continuation never waits for its turn in another process, so whatever it asks the controller, it asks as the worker: through the
+ * worker's mailbox, which is shared memory and not put back. */
+#include "rewind.h"
+
+#include "ahead.h"
+#include "continuation.h"
+#include "fail.h"
+#include "fork.h"
+#include "kept.h"
+#include "loops.h"
+#include "process.h"
+#include "where.h"
+
+#ifdef ARS__HAS_REWIND
+
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static struct ars__rewind *here(void) {
+    return &ars__me.kept->rewind;
+}
+
+struct ars__guard *ars__rewind_guard(void) {
+    return &here()->guard;
+}
+
+bool ars__rewinding(void) {
+    return ars__me.kept && here()->running && ars__continuing() && !ars__me.snapshot;
+}
+
+void ars__rewind_pause(void) {
+    if (!ars__rewinding() || !here()->guard.on) return;
+    here()->waiting = ars__ticks();
+    ars__guard_off(&here()->guard);
+}
+
+void ars__rewind_resume(void) {
+    if (!ars__rewinding() || here()->guard.on) return;
+    here()->waited += ars__ticks() - here()->waiting;
+    ars__guard_on(&here()->guard);
+}
+
+/* ---- undoing ------------------------------------------------------------------------------------------------------------ */
+
+static void say(enum ars__rewind_state state, uint32_t loop_id) {
+    atomic_store_explicit(&ars__me.where->rewound_loop, loop_id, memory_order_relaxed);
+    atomic_store_explicit(&ars__me.where->rewind, state, memory_order_relaxed);
+}
+
+/* What this process had not expected, others will. */
+static void report_missed(const struct ars__rewind *r) {
+    struct ars__worker *mine = ars__me.mine;
+    const uint32_t most = sizeof mine->missed / sizeof *mine->missed;
+    const uint32_t n = r->pages.n_missed < most ? r->pages.n_missed : most;
+    if (atomic_load(&mine->n_missed)) return; /* the last ones are still there */
+    for (uint32_t i = 0; i < n; i++) mine->missed[i] = r->pages.missed[i];
+    atomic_store(&mine->n_missed, n);
+}
+
+/* Memory is lost. Random streams have names, so another process makes the same trace again. */
+_Noreturn static void begin_again(struct ars__rewind *r) {
+    report_missed(r);
+    atomic_store(&ars__me.where->rewind, ARS__REWIND_LOST);
+    ars__pages_forget(&r->pages);
+    for (;;) ars__raw(SYS_exit_group, ARS__EXIT_FAILED, 0, 0, 0, 0, 0);
+}
+
+/* On a stack of its own. */
+static void undo(void) {
+    struct ars__rewind *r = here();
+    r->undoing = ars__ticks();
+    ars__guard_undo(&r->guard);
+    if (!ars__pages_restore(&r->pages)) begin_again(r);
+    r->overhead += ars__ticks() - r->undoing;
+    ars__jump(&r->registers);
+}
+
+_Noreturn static void leave(void) {
+    struct ars__rewind *r = here();
+    ars__guard_off(&r->guard);
+    ars__on_stack(r->stack + sizeof r->stack, undo);
+}
+
+_Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail) {
+    here()->reason = reason;
+    here()->detail = detail;
+    leave();
+}
+
+void ars__rewind_tried(const struct ars__loop *loop, bool accepted) {
+    if (ars__continuation_count(&here()->estimate, ars__me.want_tries_q, loop, accepted)) leave();
+}
+
+/* ---- the entry ------------------------------------------------------------------------------------------------------- */
+
+enum ars_fork_reason ars__rewind_open(int32_t *detail) {
+    struct ars__rewind *r = here();
+    if (!r->opened) {
+        r->opened = true;
+        say(ARS__REWIND_OPENING, ARS_NO_SITE);
+        r->why_not = ars__pages_open(&r->pages);
+        if (!r->why_not) r->why_not = ars__guard_open(&r->guard);
+        say(ARS__REWIND_NOT, ARS_NO_SITE);
+    }
+    *detail = r->why_not;
+    if (r->why_not) return ARS_REASON_SYSTEM;
+    *detail = 0;
+    if (ars__shadow_stack()) return ARS_REASON_SHADOW_STACK;
+    return ars__has_threads() ? ARS_REASON_THREADS : ARS_REASON_NONE;
+}
+
+/* Takes the pages that other processes have missed. */
+static void own_pages(struct ars__rewind *r) {
+    const struct ars__shm *shm = ars__me.shm;
+    const uint32_t n = atomic_load_explicit(&shm->n_missed, memory_order_acquire);
+    if (n == r->n_owned || n > ARS__MOST_MISSED) return;
+    ars__pages_own(&r->pages, shm->missed + r->n_owned, n - r->n_owned);
+    r->n_owned = n;
+}
+
+/* The first draw's proposal is kept where no rewind reaches it: in the snapshot's slot if there is one, else here. */
+static void keep_first(struct ars__rewind *r, struct ars__loop *loop) {
+    const size_t depth = ars__me.loops.depth;
+    if (((const uint32_t *)(const void *)ars__me.trace.slots.bytes)[loop->record] != ARS__NO_SLOT) return;
+    if (depth > ARS__KEPT_DEPTH) {
+        ars__loop_cache(loop);
+        return;
+    }
+    ars__loop_keep_first(loop, &r->first[depth - 1]);
+}
+
+void ars__rewind_before_fork(void) {
+    ars__pages_look(&here()->pages);
+}
+
+static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) {
+    own_pages(r);
+    keep_first(r, loop);
+    if (!ars__guard_enter(&r->guard)) return false;
+    r->began = ars__ticks();
+    r->overhead = r->waited = 0;
+    r->estimate = (struct ars__estimate){0};
+    r->number_q = r->number_p = r->asked = 0;
+    r->has_asked = false;
+    r->reason = ARS_REASON_NONE;
+    r->detail = 0;
+    r->site_id = atomic_load_explicit(&ars__me.where->site_id, memory_order_relaxed);
+    ars__ahead_used_in_place();
+    if (remember && ars__pages_look(&r->pages)) {
+        ars__pages_remember(&r->pages);
+        r->sleepers++;
+    }
+    say(ARS__REWIND_RUNNING, loop->site_id);
+    r->running = true;
+    return true;
+}
+
+static void end(struct ars__rewind *r) {
+    r->running = false;
+    r->clean = r->pages.n_missed ? 0 : r->clean + 1;
+    if (r->pages.n_missed) report_missed(r);
+    say(ARS__REWIND_NOT, ARS_NO_SITE);
+    ars__pages_forget(&r->pages);
+    ars__guard_leave(&r->guard);
+    ars__at_site(r->site_id);
+    ars__at_loop(ars__top(&ars__me.loops)->site_id);
+}
+
+static void go_on_as(struct ars__rewind *r, enum ars__role role, uint32_t number) {
+    ars__at_site(ARS_NO_SITE);
+    ars__beat(false);
+    ars__me.rng = ars__stream(role, number);
+    ars__me.role = role;
+    ars__me.root = ars__me.loops.depth;
+    if (role == ARS__TRY_Q) ars__ahead_begin(number);
+    ars__guard_on(&r->guard);
+}
+
+/* The first continuation has shown what the others will ask. */
+static void ask_ahead(struct ars__rewind *r) {
+    r->has_asked = true;
+    ars__beat(false);
+    const uint64_t began = ars__ticks();
+    r->asked = ars__ask_ahead(ars__top(&ars__me.loops), 1, (uint32_t)(ars__me.want_tries_q - r->estimate.tries_q));
+    r->waited += ars__ticks() - began;
+}
+
+static void finish(struct ars__rewind *r) {
+    const struct ars__loop *loop = ars__top(&ars__me.loops);
+    struct ars_wire_loop *record = (struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes + loop->record;
+    end(r);
+    r->cost = ars__ticks() - r->began - r->waited;
+    ars__ahead_learn(loop->site_id, r->asked, ars__ahead_used_in_place());
+    ars__estimate_put(&r->estimate, record);
+    record->rewinds = r->number_q + r->number_p;
+    record->method = ARS_METHOD_REWIND;
+    record->pages = (uint32_t)r->pages.n_pages;
+}
+
+enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember, int32_t *detail) {
+    struct ars__rewind *r = here();
+    if (!begin(r, loop, remember)) return ARS_REASON_SYSTEM;
+    if (ars__mark(&r->registers) == 0) {
+        if (!ars__pages_save(&r->pages, r->registers.rsp)) r->reason = ARS_REASON_PAGES;
+        r->overhead += ars__ticks() - r->began;
+    }
+    /* Here after every continuation. All memory is as it was when it was saved, and r says how far we are. */
+    if (r->reason) {
+        end(r);
+        *detail = r->detail;
+        return r->reason;
+    }
+    if (r->number_q == 1 && !r->has_asked && r->estimate.tries_q < ars__me.want_tries_q) ask_ahead(r);
+    if (r->estimate.tries_q < ars__me.want_tries_q)
+        go_on_as(r, ARS__TRY_Q, r->number_q++);
+    else if (r->estimate.runs_p < ars__me.want_runs_p)
+        go_on_as(r, ARS__RUN_P, r->number_p++);
+    else
+        finish(r);
+    return ARS_REASON_NONE;
+}
+
+#else
+
+bool ars__rewinding(void) {
+    return false;
+}
+void ars__rewind_pause(void) {
+}
+void ars__rewind_resume(void) {
+}
+enum ars_fork_reason ars__rewind_open(int32_t *detail) {
+    *detail = ENOSYS;
+    return ARS_REASON_SYSTEM;
+}
+enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember, int32_t *detail) {
+    (void)loop, (void)remember;
+    return ars__rewind_open(detail);
+}
+void ars__rewind_before_fork(void) {
+}
+_Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail) {
+    ars__fail(ARS_FAIL_MISUSE, detail, "a continuation was refused (%d) where there is none", (int)reason);
+}
+void ars__rewind_tried(const struct ars__loop *loop, bool accepted) {
+    (void)loop, (void)accepted;
+}
+
+#endif
