@@ -37,7 +37,7 @@ enum {
     ARS__DATA_BYTES = 64 << 20, /* the observed data of a run; pages exist once touched */
     ARS__MAX_RECORD = 64 << 20, /* one trace */
     ARS__SCRIPT_BYTES = 1024,
-    ARS__MOST_STEPS = 128, /* in one question */
+    ARS__MOST_STEPS = 128,   /* in one question */
     ARS__MOST_MISSED = 4096, /* pages that workers take when they begin */
     ARS__MOST_MISSED_AT_ONCE = 64,
     ARS__GUARD = 64 << 10, /* between two parts: whole pages on every machine, wider than most strides */
@@ -191,10 +191,11 @@ struct ars__site_entry {
     _Atomic uint32_t always_prior; /* the low half of the number of the run in which the controller said so */
 };
 
-/* Why a loop is forked by all workers, as the host has learnt it from one of them. */
-struct ars__forked {
-    _Atomic uint32_t reason; /* enum ars_fork_reason; 0: it is not */
-    int32_t detail;
+/* What the host knows about estimating a loop, from all workers. */
+struct ars__loop_method {
+    _Atomic uint32_t reason;  /* enum ars_fork_reason: not 0, if every worker is to fork it */
+    _Atomic uint32_t checked; /* entries that were estimated both ways, with equal numbers */
+    int32_t detail;           /* of the reason */
 };
 
 /* ---- the segment ------------------------------------------------------------------------------------------------- */
@@ -227,7 +228,7 @@ struct ars__shm {
     _Alignas(64) _Atomic uint32_t snapshots_alive[ARS__MAX_WORKERS];
     _Alignas(64) _Atomic uint32_t n_sites;
     _Alignas(64) struct ars__site_entry sites[ARS_WIRE_MAX_SITES];
-    struct ars__forked forked[ARS_WIRE_MAX_SITES];
+    struct ars__loop_method methods[ARS_WIRE_MAX_SITES]; /* by the loop's id */
     _Atomic int32_t cannot_rewind; /* not 0, if a process ended when it tried whether the system allows it: an errno */
     _Atomic uint32_t n_missed;
     uint64_t missed[ARS__MOST_MISSED];

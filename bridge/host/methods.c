@@ -12,10 +12,10 @@
 #include "sites.h"
 
 static void fork_from_now_on(struct host *host, uint32_t loop_id, enum ars_fork_reason reason, int32_t detail) {
-    struct ars__forked *forked = &host->shm->forked[loop_id];
-    if (atomic_load_explicit(&forked->reason, memory_order_relaxed)) return;
-    forked->detail = detail;
-    atomic_store_explicit(&forked->reason, reason, memory_order_release);
+    struct ars__loop_method *method = &host->shm->methods[loop_id];
+    if (atomic_load_explicit(&method->reason, memory_order_relaxed)) return;
+    method->detail = detail;
+    atomic_store_explicit(&method->reason, reason, memory_order_release);
 }
 
 /* The others concern one entry, or all loops of a process, each of which finds out for itself. */
@@ -25,6 +25,7 @@ static bool is_of_the_loop(uint32_t reason) {
 }
 
 void host_methods_note(struct host *host, const struct ars_wire_loop *loop) {
+    if (loop->method == ARS_METHOD_CHECKED) atomic_fetch_add(&host->shm->methods[loop->site_id].checked, 1);
     if (is_of_the_loop(loop->reason))
         fork_from_now_on(host, loop->site_id, (enum ars_fork_reason)loop->reason, loop->detail);
 }

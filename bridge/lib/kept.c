@@ -8,7 +8,8 @@
 
 static unsigned char *map_between_guards(size_t size) {
     const size_t whole = (size + ARS__GUARD - 1) / ARS__GUARD * ARS__GUARD;
-    unsigned char *all = mmap(NULL, whole + 2 * ARS__GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *all =
+        mmap(NULL, whole + 2 * ARS__GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (all == MAP_FAILED || mprotect(all + ARS__GUARD, whole, PROT_READ | PROT_WRITE)) return NULL;
     return all + ARS__GUARD;
 }

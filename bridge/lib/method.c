@@ -4,8 +4,8 @@
  * the system does not allow it, a continuation did what cannot be undone, both ways did not agree, or forking is cheaper. The host
  * passes a reason on to all workers (shm.h), so a loop's worth of trouble is had once.
  *
- * The oracle: the first entries of a loop in each process, and one in CHECK_EVERY after that, are estimated both ways. The snapshot
- * is forked first, and waits as it always does; then the worker rewinds. The host compares the two to the last bit (records.c). */
+ * The oracle: the first entries of a loop, and one in CHECK_EVERY after that, are estimated both ways. The snapshot is forked
+ * first, and waits as it always does; then the worker rewinds. The host compares the two to the last bit (methods.c there). */
 #include "method.h"
 
 #include "continuation.h"
@@ -17,11 +17,12 @@
 #include "trace.h"
 
 enum {
-    FIRST_CHECKS = 2,
-    MOST_CHECKS = 50, /* of a loop inside another one, whose entries rarely survive */
+    FIRST_CHECKS = 8, /* of a loop, by all workers together */
+    MOST_CHECKED = 2, /* of them by one */
+    MOST_CHECKS = 50, /* attempts, for a loop inside another one, whose entries rarely survive */
     CHECK_EVERY = 1000,
-    CLEAN = 4,     /* entries without a missed page, after which a process is known */
-    WINDOW = 32,   /* entries, between two looks at the costs */
+    CLEAN = 2,   /* entries without a missed page, after which a process is known */
+    WINDOW = 32, /* entries, between two looks at the costs */
     MOST_SLEEPERS = 8,
     SLOW_FORK = 3000000 /* ticks: a millisecond or so */
 };
@@ -78,22 +79,26 @@ void ars__habits_learn(void) {
 
 /* ---- the choice --------------------------------------------------------------------------------------------------------- */
 
-static bool wants_check(const struct ars__habit *h) {
+static bool wants_check(uint32_t loop_id) {
+    const struct ars__habit *h = habit_of(loop_id);
     if (ars__me.flags & ARS_RUN_CHECK) return true;
-    if (h->checked < FIRST_CHECKS && h->checks < MOST_CHECKS) return true;
+    const struct ars__loop_method *known = &ars__me.shm->methods[loop_id];
+    if (h->checked < MOST_CHECKED && h->checks < MOST_CHECKS &&
+        atomic_load_explicit(&known->checked, memory_order_relaxed) < FIRST_CHECKS)
+        return true;
     return h->entries % CHECK_EVERY == CHECK_EVERY - 1;
 }
 
 static bool wants_sleeper(const struct ars__habit *h) {
     const struct ars__kept *kept = ars__me.kept;
     if (kept->habits.least_fork > SLOW_FORK && kept->rewind.sleepers >= MOST_SLEEPERS) return false;
-    return h->entries < FIRST_CHECKS || kept->rewind.clean < CLEAN;
+    return !h->entries || kept->rewind.clean < CLEAN;
 }
 
 /* Why this loop is forked; ARS_REASON_NONE if it is not. */
 static enum ars_fork_reason reason_to_fork(uint32_t loop_id, int32_t *detail) {
     const struct ars__habit *h = habit_of(loop_id);
-    const struct ars__forked *known = &ars__me.shm->forked[loop_id];
+    const struct ars__loop_method *known = &ars__me.shm->methods[loop_id];
     const uint32_t reason = atomic_load_explicit(&known->reason, memory_order_acquire);
     if ((*detail = atomic_load_explicit(&ars__me.shm->cannot_rewind, memory_order_relaxed))) return ARS_REASON_SYSTEM;
     *detail = h->detail;
@@ -128,7 +133,7 @@ void ars__estimate_at_entry(struct ars__loop *loop) {
         return;
     }
     struct ars__habit *h = habit_of(loop->site_id);
-    if (wants_check(h)) {
+    if (wants_check(loop->site_id)) {
         h->checks++;
         ars__rewind_before_fork();
         ars__snapshot_at_entry(loop);

@@ -16,18 +16,18 @@ struct ars__habit {
     uint32_t checked;  /* those that were part of a finished trace */
     uint16_t reason;   /* enum ars_fork_reason: not 0, if it is forked from now on */
     int32_t detail;
-    uint32_t continuations;             /* of an entry */
+    uint32_t continuations;              /* of an entry */
     uint64_t least_cost, least_overhead; /* of an estimate; of saving and putting back, among recent entries */
 };
 
 struct ars__habits {
-    uint64_t least_fork;                       /* ticks */
+    uint64_t least_fork;                      /* ticks */
     struct ars__habit of[ARS_WIRE_MAX_SITES]; /* by loop; pages without a loop take no memory */
 };
 
 /* Estimates the loop that was just entered. Returns in the main run, and in every continuation. */
 void ars__estimate_at_entry(struct ars__loop *loop);
-void ars__habits_learn(void);          /* the trace is complete */
+void ars__habits_learn(void);            /* the trace is complete */
 void ars__habits_forked(uint64_t ticks); /* what a fork took */
 
 #endif /* ARS_LIB_METHOD_H */

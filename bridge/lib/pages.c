@@ -226,7 +226,8 @@ static void note_stack(struct ars__pages *p, uintptr_t stack_pointer) {
 /* ---- scanning ---------------------------------------------------------------------------------------------------- */
 
 /* Calls `each` with the kernel's entry for every page of the mappings; stops if it returns false. */
-static bool for_pages(struct ars__pages *p, bool (*each)(struct ars__pages *, const struct ars__mapping *, uintptr_t, uint64_t)) {
+static bool for_pages(struct ars__pages *p,
+                      bool (*each)(struct ars__pages *, const struct ars__mapping *, uintptr_t, uint64_t)) {
     for (size_t i = 0; i < p->n_mappings; i++) {
         const struct ars__mapping *m = &p->mapping[i];
         for (uintptr_t at = m->from; at < m->to;) {
@@ -414,7 +415,8 @@ int ars__pages_open(struct ars__pages *p) {
     if ((why = open_file(&p->maps, "/proc/self/maps")) || (why = open_file(&p->pagemap, "/proc/self/pagemap")))
         return why;
     if (sysconf(_SC_PAGESIZE) != ARS__PAGE_BYTES) return ENOTSUP;
-    madvise(p->saved, (size_t)ARS__MOST_PAGES * ARS__PAGE_BYTES, MADV_DONTFORK); /* less to copy for those that are forked */
+    madvise(p->saved, (size_t)ARS__MOST_PAGES * ARS__PAGE_BYTES,
+            MADV_DONTFORK); /* less to copy for those that are forked */
     p->stack_holds = getauxval(AT_RANDOM);
     p->scanned = false;
     p->n_pages = 0;

@@ -39,9 +39,10 @@ struct ars__proc_file {
 struct ars__pages {
     pid_t owner; /* the process for which it was opened */
     struct ars__proc_file maps, pagemap;
-    bool queries;                 /* the kernel answers questions about mappings one by one */
-    uintptr_t stack_holds;        /* an address in the main stack */
-    uintptr_t stack_from, stack;  /* where that mapping begins; the stack pointer's page at the entry: below it, it is dead */
+    bool queries;          /* the kernel answers questions about mappings one by one */
+    uintptr_t stack_holds; /* an address in the main stack */
+    uintptr_t stack_from,
+        stack; /* where that mapping begins; the stack pointer's page at the entry: below it, it is dead */
     uintptr_t rseq_from, rseq_to; /* written by the kernel at any time */
     uintptr_t ours[2][2];         /* memory that is never put back */
     long faults;                  /* counted so far: if there are more, a page was written for the first time */

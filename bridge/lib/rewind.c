@@ -232,10 +232,8 @@ enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember,
 bool ars__rewinding(void) {
     return false;
 }
-void ars__rewind_pause(void) {
-}
-void ars__rewind_resume(void) {
-}
+void ars__rewind_pause(void) {}
+void ars__rewind_resume(void) {}
 enum ars_fork_reason ars__rewind_open(int32_t *detail) {
     *detail = ENOSYS;
     return ARS_REASON_SYSTEM;
@@ -244,8 +242,7 @@ enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember,
     (void)loop, (void)remember;
     return ars__rewind_open(detail);
 }
-void ars__rewind_before_fork(void) {
-}
+void ars__rewind_before_fork(void) {}
 _Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail) {
     ars__fail(ARS_FAIL_MISUSE, detail, "a continuation was refused (%d) where there is none", (int)reason);
 }

@@ -23,21 +23,21 @@ enum { ARS__KEPT_DEPTH = 16, ARS__UNDO_STACK = 64 << 10 };
 
 /* The estimate in progress; in memory that is never put back (kept.h). */
 struct ars__rewind {
-    bool opened;                        /* in this process */
-    bool running;                       /* an estimate: between the entry and the last continuation */
-    int why_not;                        /* an errno: what it needs is not there */
-    struct ars__registers registers;    /* at the entry */
+    bool opened;                     /* in this process */
+    bool running;                    /* an estimate: between the entry and the last continuation */
+    int why_not;                     /* an errno: what it needs is not there */
+    struct ars__registers registers; /* at the entry */
     struct ars__estimate estimate;
     uint32_t number_q, number_p, asked; /* continuations begun; answers asked ahead */
     bool has_asked;
-    uint32_t site_id;                   /* the last one that the main run had reached */
-    enum ars_fork_reason reason;        /* not 0: it was given up, and why */
+    uint32_t site_id;            /* the last one that the main run had reached */
+    enum ars_fork_reason reason; /* not 0: it was given up, and why */
     int32_t detail;
-    uint32_t clean;                     /* entries in a row without a page that was missed */
-    uint32_t n_owned;                   /* pages that other processes have found, which this one has taken */
-    uint32_t sleepers;                  /* made so far */
-    uint64_t began, undoing, waiting;   /* in ticks of the processor's clock, as are the next */
-    uint64_t overhead, waited, cost;    /* of this estimate: saving and putting back; the controller; all but that */
+    uint32_t clean;                   /* entries in a row without a page that was missed */
+    uint32_t n_owned;                 /* pages that other processes have found, which this one has taken */
+    uint32_t sleepers;                /* made so far */
+    uint64_t began, undoing, waiting; /* in ticks of the processor's clock, as are the next */
+    uint64_t overhead, waited, cost;  /* of this estimate: saving and putting back; the controller; all but that */
     struct ars__guard guard;
     struct ars__pages pages;
     struct ars__first first[ARS__KEPT_DEPTH]; /* by depth: the first draw's proposal outlives every continuation */
@@ -53,7 +53,7 @@ enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember,
 /* In a continuation: a try of its loop was rejected, or accepted. Returns if it goes on. */
 void ars__rewind_tried(const struct ars__loop *loop, bool accepted);
 void ars__rewind_before_fork(void); /* of a process that will rewind again */
-bool ars__rewinding(void); /* this is a continuation that will be undone */
+bool ars__rewinding(void);          /* this is a continuation that will be undone */
 /* In a continuation: it cannot go on here. It is undone, and the loop forked. */
 _Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail);
 /* While libars makes system calls of its own. */
