@@ -52,11 +52,12 @@ static void add_missed(struct host *host, uint64_t page) {
 }
 
 /* A worker writes what it likes here; those who read it touch only pages that are theirs. */
-void host_methods_take_missed(struct host *host, uint32_t w) {
+bool host_methods_take_missed(struct host *host, uint32_t w) {
     struct ars__worker *shared = ars__worker_at(host->shm, host->per_worker, w);
     const uint32_t n = atomic_load_explicit(&shared->n_missed, memory_order_acquire);
     for (uint32_t i = 0; i < n && i < ARS__MOST_MISSED_AT_ONCE; i++) add_missed(host, shared->missed[i]);
     if (n) atomic_store(&shared->n_missed, 0);
+    return n > 0;
 }
 
 /* ---- a worker that ended ----------------------------------------------------------------------------------------------- */
@@ -65,7 +66,7 @@ void host_methods_take_missed(struct host *host, uint32_t w) {
 bool host_methods_died(struct host *host, uint32_t w, int status) {
     const struct ars__where *where = &ars__worker_at(host->shm, host->per_worker, w)->where;
     const uint32_t state = atomic_load(&where->rewind), loop_id = atomic_load(&where->rewound_loop);
-    host_methods_take_missed(host, w);
+    const bool missed = host_methods_take_missed(host, w);
     if (state == ARS__REWIND_NOT || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) return false;
     if (atomic_load(&where->stray) || !host_replay_undone(host, host_current_trace(&host->workers[w]))) return false;
     const bool known = host_site_or_none(host, loop_id, 1u << ARS_SITE_LOOP) == loop_id && loop_id != ARS_NO_SITE;
@@ -73,5 +74,7 @@ bool host_methods_died(struct host *host, uint32_t w, int status) {
         atomic_store(&host->shm->cannot_rewind, EPERM);
     else if (state == ARS__REWIND_RUNNING && known)
         fork_from_now_on(host, loop_id, ARS_REASON_CRASH, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    else if (state == ARS__REWIND_LOST && known && !missed) /* so the next process would fare no better */
+        fork_from_now_on(host, loop_id, ARS_REASON_PAGES, 0);
     return true;
 }

@@ -250,7 +250,7 @@ static size_t number_of(const struct ars__mapping *m, uintptr_t at) {
 static bool note_page(struct ars__pages *p, const struct ars__mapping *m, uintptr_t at, uint64_t entry) {
     size_t number = number_of(m, at);
     if (has_bit(entry, PRESENT) && !has_bit(entry, OF_FILE)) p->present[number / 64] |= 1ull << number % 64;
-    return !is_own(entry) || is_known(p, at) || add_known(p, at);
+    return !is_own(entry) || is_dead(p, at) || is_known(p, at) || add_known(p, at);
 }
 
 /* Pages that were known stay so where they are still mapped: a fork has shared them again, and they will be written again. */
@@ -266,9 +266,11 @@ static void drop_unmapped(struct ars__pages *p) {
     p->n_pages = p->n_slots = kept;
 }
 
-static bool scan(struct ars__pages *p) {
+static bool scan(struct ars__pages *p, uintptr_t stack_pointer) {
     p->scanned = false;
     if (!take_mappings(p)) return false;
+    note_stack(p, stack_pointer);
+    p->scanned_stack = p->stack;
     drop_unmapped(p);
     const struct ars__mapping *last = p->n_mappings ? &p->mapping[p->n_mappings - 1] : NULL;
     const size_t n = last ? number_of(last, last->to) : 0;
@@ -278,16 +280,17 @@ static bool scan(struct ars__pages *p) {
 
 /* ---- saving and putting back ------------------------------------------------------------------------------------------ */
 
-bool ars__pages_look(struct ars__pages *p) {
+bool ars__pages_look(struct ars__pages *p, uintptr_t stack_pointer) {
     if (!still_open(&p->maps) || !still_open(&p->pagemap) || !look_at_mappings(p)) return false;
     const long faults = count_faults();
-    if (p->scanned && faults == p->faults && same_mappings(p)) return true;
+    const bool deeper = PAGE_OF(stack_pointer) < p->scanned_stack; /* what was dead then is alive */
+    if (p->scanned && !deeper && faults == p->faults && same_mappings(p)) return true;
     p->faults = faults;
-    return scan(p);
+    return scan(p, stack_pointer);
 }
 
 bool ars__pages_save(struct ars__pages *p, uintptr_t stack_pointer) {
-    if (!ars__pages_look(p)) return false;
+    if (!ars__pages_look(p, stack_pointer)) return false;
     note_stack(p, stack_pointer);
     for (size_t i = 0; i < p->n_pages; i++) {
         const struct ars__known_page *page = &p->page[i];
@@ -325,9 +328,9 @@ static bool recover_content(struct ars__pages *p, const struct ars__mapping *m, 
 
 /* Goes on after a loss, so that all pages are found that the next process should expect. */
 static bool recover(struct ars__pages *p, const struct ars__mapping *m, uintptr_t at, uint64_t entry) {
-    if (!is_own(entry) || is_known(p, at)) return true;
+    if (!is_own(entry) || is_dead(p, at) || is_known(p, at)) return true;
     unsigned char *content = add_known(p, at);
-    if (!content || (!is_dead(p, at) && !recover_content(p, m, at, content))) p->lost = true;
+    if (!content || !recover_content(p, m, at, content)) p->lost = true;
     return true;
 }
 

@@ -11,7 +11,7 @@
 enum {
     ARS__PAGE_BYTES = 4096,
     ARS__MOST_MAPPINGS = 1024,
-    ARS__MOST_PAGES = 8192,   /* put back at a rewind; with more a fork is cheaper */
+    ARS__MOST_PAGES = 4096,   /* put back at a rewind; with more a fork is cheaper */
     ARS__MOST_SPACE = 1 << 22 /* pages of address space that are looked through: 16 GB */
 };
 
@@ -41,8 +41,9 @@ struct ars__pages {
     struct ars__proc_file maps, pagemap;
     bool queries;          /* the kernel answers questions about mappings one by one */
     uintptr_t stack_holds; /* an address in the main stack */
-    uintptr_t stack_from,
-        stack; /* where that mapping begins; the stack pointer's page at the entry: below it, it is dead */
+    uintptr_t stack_from;  /* where that mapping begins */
+    uintptr_t stack; /* the stack pointer's page at the entry, below which that mapping is dead; 0: it is elsewhere */
+    uintptr_t scanned_stack;      /* the same, at the last scan */
     uintptr_t rseq_from, rseq_to; /* written by the kernel at any time */
     uintptr_t ours[2][2];         /* memory that is never put back */
     long faults;                  /* counted so far: if there are more, a page was written for the first time */
@@ -66,7 +67,7 @@ struct ars__pages {
 int ars__pages_open(struct ars__pages *p);
 /* Notes which pages this process has written so far. Needed before a fork, which makes them look like the parent's. False: there
  * are too many. */
-bool ars__pages_look(struct ars__pages *p);
+bool ars__pages_look(struct ars__pages *p, uintptr_t stack_pointer);
 /* Saves what a continuation may write to. Everything above the stack pointer given is alive. False: there is too much. */
 bool ars__pages_save(struct ars__pages *p, uintptr_t stack_pointer);
 /* Puts everything back. False: it cannot, because the content of the missed pages is lost. Calls nothing in libc. */

@@ -137,7 +137,7 @@ static void keep_first(struct ars__rewind *r, struct ars__loop *loop) {
 }
 
 void ars__rewind_before_fork(void) {
-    ars__pages_look(&here()->pages);
+    ars__pages_look(&here()->pages, (uintptr_t)__builtin_frame_address(0));
 }
 
 static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) {
@@ -153,7 +153,7 @@ static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) 
     r->detail = 0;
     r->site_id = atomic_load_explicit(&ars__me.where->site_id, memory_order_relaxed);
     ars__ahead_used_in_place();
-    if (remember && ars__pages_look(&r->pages)) {
+    if (remember && ars__pages_look(&r->pages, (uintptr_t)__builtin_frame_address(0))) {
         ars__pages_remember(&r->pages);
         r->sleepers++;
     }
