@@ -30,7 +30,7 @@ HOW = {"site", "forks", "rewinds", "method", "reason", "detail", "pages"}
 def run(command: Sequence[str | Path], mode: str, traces: int = 60, **options: Any) -> ars.Posterior:
     """Options: of posterior, and of Simulator (workers, the limits, env)."""
     given = {"observe": {"y": 0.5}, "budget": BUDGET, "seed": SEED, "proposals": None, "on_failure": "raise"}
-    asked = {name: options.pop(name, default) for name, default in given.items()}
+    asked = {name: options.pop(name, default) for name, default in {**given, "ask_ahead": None}.items()}
     options = {"workers": 1, **options}
     with ars.Simulator([str(word) for word in command], continuations=mode, **options) as sim:
         return sim.posterior(traces=traces, **asked)

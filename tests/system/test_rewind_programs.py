@@ -177,7 +177,7 @@ def random_programs(tmp_path_factory: pytest.TempPathFactory, builder: Builder) 
     programs = [generate_random(RANDOM_SEED, index, fit) for index in range(RANDOM_PROGRAMS)]
     source = tmp_path_factory.mktemp("random_programs") / C_FILE
     source.write_text(to_c_file(programs), encoding="utf-8")
-    flags = {compiler: (f"-O{3 * (turn == 0)}", "-Wno-unused") for turn, compiler in enumerate(COMPILERS)}
+    flags = {compiler: (f"-O{3 * (turn == 0)}", "-Wno-unused", "-Wno-unused-parameter") for turn, compiler in enumerate(COMPILERS)}
     return programs, {name: builder.program([source], Variant(name, flags[name])) for name in COMPILERS}
 
 

@@ -67,6 +67,7 @@ static void act_stdout(void) {
 }
 static double print_in_main(void) {
     printf("main\n");
+    must(fflush(stdout) == 0);
     return 0;
 }
 static void act_stdout_buffer(void) {
@@ -162,7 +163,7 @@ static void act_gigabyte(void) {
     if (deed_number[0]) free(block);
 }
 static void act_heap(void) {
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 150; i++) {
         char *block = malloc(100000);
         must(block);
         memset(block, i, 100000);
@@ -197,8 +198,8 @@ static void act_segv(void) {
     *(volatile int *)(deed_number[0] + 8) = 1;
 }
 static void act_fpe(void) {
-    volatile int zero = 0;
-    zero = 1 / zero;
+    volatile int zero = 0, many = 7;
+    zero = many / zero;
 }
 static void act_ill(void) {
     __builtin_trap();
@@ -218,8 +219,8 @@ static void act_never(void) {
     }
 }
 static void act_hang(void) {
-    for (volatile int i = 0;; i++) {
-    }
+    for (volatile long i = 0;; i++)
+        if (i > deed_number[0]) usleep(1000);
 }
 static void act_nan(void) {
     volatile double zero = 0;
