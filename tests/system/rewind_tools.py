@@ -12,16 +12,14 @@ import numpy.typing as npt
 from build_helpers import Builder, Variant
 
 import ars
+from ars._native import ForkReason, LoopMethod
 
 FOLDER = Path(__file__).resolve().parent / "rewind"
 MODES = ("fork", "auto", "check")
 BUDGET = ars.Budget(M=2, N=4)
 SEED = 20_261_118
 
-# enum ars_loop_method and enum ars_fork_reason of wire.h
-NONE, FORK, REWIND, CHECKED, MISMATCH, IN_PLACE = range(6)
-SYSTEM, SYSCALL, CRASH, FAILURE, UNLIKE, COST, PAGES, THREADS, SHADOW_STACK, DEPTH, HANDLER = range(1, 12)
-CHEAPER = {COST, PAGES}  # reasons to fork that depend on this machine, not on the program
+CHEAPER = {ForkReason.COST, ForkReason.PAGES}  # reasons that depend on this machine, not on the program
 
 # How a loop was estimated. All other fields of a loop are what was estimated.
 HOW = {"site", "forks", "rewinds", "method", "reason", "detail", "pages"}
@@ -89,17 +87,19 @@ def reasons(loops: npt.NDArray[Any]) -> set[tuple[int, int]]:
 
 def assert_rewound(loops: npt.NDArray[Any], mode: str) -> None:
     """These entries were rewound, all of them: in "check" every one was also compared with forks."""
-    estimated = loops[(loops["tries_q"] > 0) & (loops["method"] != IN_PLACE)]
+    estimated = loops[(loops["tries_q"] > 0) & (loops["method"] != LoopMethod.IN_PLACE)]
     ways = Counter(estimated["method"].tolist())
-    assert ways.keys() <= ({CHECKED} if mode == "check" else {REWIND, CHECKED, FORK}), ways
+    assert ways.keys() <= (
+        {LoopMethod.CHECKED} if mode == "check" else {LoopMethod.REWIND, LoopMethod.CHECKED, LoopMethod.FORK}
+    ), ways
     assert not reasons(estimated), reasons(estimated)
-    assert (estimated["reason"][estimated["method"] == FORK] != 0).all()
-    rewound = estimated["rewinds"][estimated["method"] != FORK]
+    assert (estimated["reason"][estimated["method"] == LoopMethod.FORK] != 0).all()
+    rewound = estimated["rewinds"][estimated["method"] != LoopMethod.FORK]
     assert len(rewound) and (rewound > 0).all()
 
 
 def assert_forked(post: ars.Posterior) -> None:
     """Nothing was rewound."""
-    assert set(post.columns.loops["method"].tolist()) <= {NONE, FORK, IN_PLACE}
+    assert set(post.columns.loops["method"].tolist()) <= {LoopMethod.NONE, LoopMethod.FORK, LoopMethod.IN_PLACE}
     assert not post.columns.loops["rewinds"].any()
     assert post.stats["rewinds"] == 0

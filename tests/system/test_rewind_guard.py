@@ -12,22 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from build_helpers import COMPILERS, Builder, Variant
-from rewind_tools import (
-    CHEAPER,
-    CRASH,
-    FAILURE,
-    FOLDER,
-    FORK,
-    SYSCALL,
-    assert_forked,
-    assert_rewound,
-    compiled,
-    differences,
-    reasons,
-    run,
-)
+from rewind_tools import CHEAPER, FOLDER, assert_forked, assert_rewound, compiled, differences, reasons, run
 
 import ars
+from ars._native import ForkReason, LoopMethod
 from ars.columns import select
 
 pytestmark = [pytest.mark.slow, pytest.mark.compiler]
@@ -121,7 +109,7 @@ def bad_loops(post: ars.Posterior) -> Any:
 
 def assert_why(loops: Any, why: set[tuple[int, int]]) -> None:
     """Where it was done, everything was forked, for this reason or one that depends on the machine."""
-    assert set(loops["method"].tolist()) == {FORK}
+    assert set(loops["method"].tolist()) == {LoopMethod.FORK}
     assert reasons(loops) <= why, reasons(loops)
     assert np.isin(loops["reason"], [reason for reason, _ in why] + list(CHEAPER)).all()
 
@@ -137,7 +125,7 @@ def test_what_cannot_be_undone_is_forked_and_says_which_system_call(
     assert not differences(found, forked)
     if deed in ("open", "stderr", "read"):  # deeds without a result of their own
         assert not differences(found, right)
-    assert_why(bad_loops(found), {(SYSCALL, call) for call in REFUSED[deed]})
+    assert_why(bad_loops(found), {(ForkReason.SYSCALL, call) for call in REFUSED[deed]})
     assert found.stats["rewinds_refused"] > 0
 
 
@@ -182,7 +170,7 @@ def test_a_continuation_that_ends_its_process_is_forked(deed: str, mode: str, do
     assert not found.failures
     assert not differences(found, forked)
     why = reasons(bad_loops(found))
-    assert {reason for reason, _ in why} <= {SYSCALL, CRASH, FAILURE}, why
+    assert {reason for reason, _ in why} <= {ForkReason.SYSCALL, ForkReason.CRASH, ForkReason.FAILURE}, why
 
 
 @pytest.mark.parametrize("freed", [0, 1])

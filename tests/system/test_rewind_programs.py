@@ -22,12 +22,13 @@ from programs import C_FILE, to_c_file
 from programs import generate as generate_random
 from proposals import proposals as proposals_of
 from reference import fit
-from rewind_tools import FOLDER, SYSCALL, assert_rewound, compiled, differences, reasons, run
+from rewind_tools import FOLDER, assert_rewound, compiled, differences, reasons, run
 from test_random_programs import PROGRAMS as RANDOM_PROGRAMS
 from test_random_programs import SEED as RANDOM_SEED
 from tools import same_bits
 
 import ars
+from ars._native import ForkReason
 
 pytestmark = [pytest.mark.slow, pytest.mark.compiler, pytest.mark.timeout(600)]
 
@@ -101,7 +102,7 @@ def test_programs_that_begin_anew(
         owner = found["which"].repeat(found.columns.traces["n_loops"].astype(int))
         is_hard = np.isin(owner, hard)
         assert_rewound(found.columns.loops[~is_hard], mode)
-        assert reasons(found.columns.loops[is_hard]) <= {(SYSCALL, MUNMAP)}
+        assert reasons(found.columns.loops[is_hard]) <= {(ForkReason.SYSCALL, MUNMAP)}
         assert found.stats["rewinds"] > 0
     assert len(set(right["which"].tolist())) == PER_FILE
 
@@ -177,7 +178,10 @@ def random_programs(tmp_path_factory: pytest.TempPathFactory, builder: Builder) 
     programs = [generate_random(RANDOM_SEED, index, fit) for index in range(RANDOM_PROGRAMS)]
     source = tmp_path_factory.mktemp("random_programs") / C_FILE
     source.write_text(to_c_file(programs), encoding="utf-8")
-    flags = {compiler: (f"-O{3 * (turn == 0)}", "-Wno-unused", "-Wno-unused-parameter") for turn, compiler in enumerate(COMPILERS)}
+    flags = {
+        compiler: (f"-O{3 * (turn == 0)}", "-Wno-unused", "-Wno-unused-parameter")
+        for turn, compiler in enumerate(COMPILERS)
+    }
     return programs, {name: builder.program([source], Variant(name, flags[name])) for name in COMPILERS}
 
 

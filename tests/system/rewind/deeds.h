@@ -121,6 +121,15 @@ static void act_thread(void) {
     pthread_t thread;
     must(pthread_create(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0);
 }
+/* A thread that stays. */
+static void *sleep_on(void *user) {
+    for (;;) pause();
+    return user;
+}
+static void start_thread(void) {
+    pthread_t thread;
+    must(pthread_create(&thread, NULL, sleep_on, NULL) == 0);
+}
 
 /* ---- memory ---------------------------------------------------------------------------------------------------------------- */
 
@@ -388,6 +397,9 @@ static struct deed deeds[] = {
     {"spawn", act_spawn, NULL, NULL, NULL},
     {"system", act_system, NULL, NULL, NULL},
     {"thread", act_thread, NULL, NULL, NULL},
+    {"thread_from_start", NULL, start_thread, NULL, NULL},
+    {"thread_in_trace", NULL, NULL, start_thread, NULL},
+    {"thread_in_trace_gone", NULL, NULL, act_thread, NULL},
     {"munmap", act_munmap, map_old, NULL, read_old},
     {"mprotect", act_mprotect, map_old, NULL, read_old},
     {"madvise", act_madvise, map_old, NULL, read_old},
