@@ -6,8 +6,9 @@ A million traces are nine arrays, not a million objects. Nothing here loops over
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from ars._native import DTYPES, DistKind, SiteKind
 
 __all__ = [
+    "HOW",
     "Blocks",
     "Columns",
     "Key",
@@ -104,6 +106,12 @@ _ITEMS = {
     "tries": "try",
     "rejected": "sample",
 }
+
+
+# Fields that say how a trace was computed, not what it is. They may differ between two runs of the same trace.
+HOW: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"traces": ("snapshots",), "loops": ("forks", "rewinds", "method", "reason", "detail", "pages")}
+)
 
 
 def empty() -> Columns:

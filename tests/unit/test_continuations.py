@@ -49,8 +49,7 @@ def rewound(pages: int = 20, site: int = DRAW) -> Loop:
 
 
 def checked(method: int = LoopMethod.CHECKED, site: int = DRAW) -> Loop:
-    reason = ForkReason.MISMATCH if method == LoopMethod.MISMATCH else 0
-    return Loop(site, **ESTIMATED, forks=6, rewinds=7, method=method, reason=reason, pages=12)
+    return Loop(site, **ESTIMATED, forks=6, rewinds=7, method=method, pages=12)
 
 
 def packed(*loops: Loop) -> Columns:
@@ -178,6 +177,11 @@ def test_the_reason_is_one_clause_if_it_holds_for_all_entries() -> None:
     found = summary(*[forked(ForkReason.SYSCALL, 1)] * 3)
     assert found.reason == "system call write cannot be undone"
     assert found.method == "fork"
+
+
+def test_a_mismatch_is_a_reason_by_itself() -> None:
+    found = summary(checked(LoopMethod.MISMATCH), forked(ForkReason.MISMATCH))
+    assert (found.method, found.reason) == ("fork", "rewinding and forking gave different numbers")
 
 
 def test_several_reasons_are_counted_the_most_frequent_first() -> None:
