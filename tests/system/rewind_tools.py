@@ -13,6 +13,7 @@ from build_helpers import Builder, Variant
 
 import ars
 from ars._native import ForkReason, LoopMethod
+from ars.columns import HOW
 
 FOLDER = Path(__file__).resolve().parent / "rewind"
 MODES = ("fork", "auto", "check")
@@ -20,9 +21,6 @@ BUDGET = ars.Budget(M=2, N=4)
 SEED = 20_261_118
 
 CHEAPER = {ForkReason.COST, ForkReason.PAGES}  # reasons that depend on this machine, not on the program
-
-# How a loop was estimated. All other fields of a loop are what was estimated.
-HOW = {"site", "forks", "rewinds", "method", "reason", "detail", "pages"}
 
 
 def run(command: Sequence[str | Path], mode: str, traces: int = 60, **options: Any) -> ars.Posterior:
@@ -65,7 +63,7 @@ def differences(found: ars.Posterior, right: ars.Posterior) -> list[str]:
             counts = found.columns.traces[f"n_{column}"].astype(np.int64)
             owner = np.repeat(found.columns.traces["trace"], counts)
         for field in a.dtype.names or ():
-            if field in HOW or (column == "failures" and field not in ("trace", "kind")) or field == "snapshots":
+            if field in ("site", *HOW.get(column, ())) or (column == "failures" and field not in ("trace", "kind")):
                 continue
             for i in np.flatnonzero(_bits(a[field]) != _bits(b[field]))[:3].tolist():
                 wrong.append(f"{column}[{i}].{field} of trace {owner[i]}: {a[field][i]!r} instead of {b[field][i]!r}")

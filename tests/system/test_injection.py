@@ -52,9 +52,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(builder.program([ROOT / "csim" / "marsaglia.c"], Variant(COMPILERS[0], ("-O2",))))
 
 
-def run(program: str, env: dict[str, str]) -> ars.Posterior:
+def run(program: str, env: dict[str, str], mode: str) -> ars.Posterior:
     """Proposals by hand, so that there are questions and answers; two workers, snapshots and continuations."""
-    with ars.Simulator([program], workers=2, env=env, max_restarts=1, trace_timeout=10) as sim:
+    options = {"max_restarts": 1, "trace_timeout": 10, "continuations": mode}
+    with ars.Simulator([program], workers=2, env=env, **options) as sim:
         return sim.posterior(
             {"y1": 0.0, "y2": 0.0},
             TRACES,
@@ -65,13 +66,13 @@ def run(program: str, env: dict[str, str]) -> ars.Posterior:
 
 
 def counted(
-    program: str, shim: str, plan: Path, call: str, n: int, for_good: bool
+    program: str, shim: str, plan: Path, call: str, n: int, for_good: bool, mode: str = "fork"
 ) -> tuple[ars.Posterior | ars.ArsError, int]:
     """What the run gave, and how many calls there were."""
     plan.write_bytes(PLAN.pack(call.encode(), n, for_good, 0))
     found: ars.Posterior | ars.ArsError
     try:
-        found = run(program, {"LD_PRELOAD": shim, "FAULT_FILE": str(plan)})
+        found = run(program, {"LD_PRELOAD": shim, "FAULT_FILE": str(plan)}, mode)
     except ars.ArsError as error:
         found = error
     return found, PLAN.unpack(plan.read_bytes())[3]
@@ -105,21 +106,23 @@ def check(found: ars.Posterior | ars.ArsError, right: ars.Posterior) -> None:
 
 @pytest.mark.timeout(0 if ALL else 240)
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for_good"])
-@pytest.mark.parametrize("call", list(FEW))
-def test_a_call_that_fails(call: str, for_good: bool, shim: str, program: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("call", "mode"), [*((call, "fork") for call in FEW), *((call, "auto") for call in FEW), ("fork", "check")]
+)
+def test_a_call_that_fails(call: str, mode: str, for_good: bool, shim: str, program: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan"
-    right, total = counted(program, shim, plan, call, 0, False)
+    right, total = counted(program, shim, plan, call, 0, False, mode)
     assert isinstance(right, ars.Posterior)
     assert total > 0, "the shim was not there"
     errors = 0
     for n in chosen(call, total):
         began = time.monotonic()
-        found, _ = counted(program, shim, plan, call, n, for_good)
+        found, _ = counted(program, shim, plan, call, n, for_good, mode)
         check(found, right)
         errors += isinstance(found, ars.ArsError)
         assert time.monotonic() - began < 30
     assert errors if for_good else True, "nothing that failed for good was noticed"
-    beyond, _ = counted(program, shim, plan, call, 10 * total, for_good)
+    beyond, _ = counted(program, shim, plan, call, 10 * total, for_good, mode)
     assert isinstance(beyond, ars.Posterior)
     check(beyond, right)
 
@@ -127,8 +130,9 @@ def test_a_call_that_fails(call: str, for_good: bool, shim: str, program: str, t
 def test_a_worker_without_its_part_of_the_segment_is_a_failure_of_memory(
     shim: str, program: str, tmp_path: Path
 ) -> None:
-    """Three calls protect the segment; then the zygote opens and closes the area of each worker that it forks."""
-    found, _ = counted(program, shim, tmp_path / "plan", "mprotect", 4, True)
+    """Three calls protect the segment, two what rewinding keeps; then the zygote opens and closes the area of each worker
+    that it forks."""
+    found, _ = counted(program, shim, tmp_path / "plan", "mprotect", 6, True)
     assert isinstance(found, ars.TraceFailure)
     assert {failure.kind for failure in found.failures} == {"memory"}
     assert "part of the shared memory (mprotect), 5 times in a row" in found.failures[0].text

@@ -10,6 +10,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,9 +50,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory)
 
 
-@pytest.fixture
-def start(program: Path, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
-    return lambda *arguments: started(ars.Simulator([str(program), *arguments], workers=2, trace_timeout=60))
+@pytest.fixture(params=["fork", "auto"])
+def start(
+    request: pytest.FixtureRequest, program: Path, started: Callable[[ars.Simulator], ars.Simulator]
+) -> Callable[..., ars.Simulator]:
+    options: dict[str, Any] = {"workers": 2, "trace_timeout": 60, "continuations": request.param}
+    return lambda *arguments: started(ars.Simulator([str(program), *arguments], **options))
 
 
 def posterior(sim: ars.Simulator, on_failure: ars.simulator.OnFailure = "zero") -> ars.Posterior:
@@ -63,7 +67,7 @@ def right(program: Path) -> dict[str, ars.Posterior]:
     """The same runs without a second thread."""
     found = {}
     for role in ("worker", "continuation"):
-        with ars.Simulator([str(program), "nothing", role], workers=2) as sim:
+        with ars.Simulator([str(program), "nothing", role], workers=2, continuations="fork") as sim:
             found[role] = posterior(sim)
         assert 3 <= found[role]["bad"].sum() <= TRACES - 3
     return found
