@@ -58,11 +58,11 @@ def ways(turn: int) -> list[tuple[str, int]]:
     return [(COMPILERS[turn % len(COMPILERS)], turn % len(WAYS))]
 
 
-def in_turns(turns: range, shift: int = 0) -> list[Any]:
+def in_turns(turns: range) -> list[Any]:
     return [
         pytest.param(turn, compiler, *WAYS[way], id=f"{turn}-{compiler}{''.join(WAYS[way][0])}{'-so' * WAYS[way][1]}")
         for turn in turns
-        for compiler, way in ways(turn + shift)
+        for compiler, way in ways(turn)
     ]
 
 
@@ -89,33 +89,33 @@ def test_the_programs_have_every_kind_of_state_in_every_kind_of_loop() -> None:
 
 
 @pytest.mark.parametrize(("file", "compiler", "flags", "shared"), in_turns(FILES))
-def test_programs_that_begin_anew(
+def test_generated_programs(
     file: int, compiler: str, flags: tuple[str, ...], shared: bool, builder: Builder, sources: list[Path]
 ) -> None:
     program = compiled(builder, [sources[file]], Variant(compiler, flags), shared=shared)
-    options: dict[str, Any] = {"traces": 160, "proposals": proposals(sources[file].read_text()), "observe": OBSERVE}
-    right = run([program, "fresh"], "fork", workers=2, **options)
+    options: dict[str, Any] = {"proposals": proposals(sources[file].read_text()), "observe": OBSERVE}
+    check_traces_that_begin_anew(program, file, options)
+    check_state_that_is_carried(program, options)
+
+
+def check_traces_that_begin_anew(program: Path, file: int, options: dict[str, Any]) -> None:
+    right = run([program, "fresh"], "fork", 120, workers=2, **options)
+    assert len(set(right["which"].tolist())) == PER_FILE
     hard = [i for i in range(PER_FILE) if generate(SEED, file * PER_FILE + i).may_fork]
     for mode, workers in (("auto", 1), ("auto", 8), ("check", 8)):
-        found = run([program, "fresh"], mode, workers=workers, **options)
+        found = run([program, "fresh"], mode, 120, workers=workers, **options)
         assert not differences(found, right), (mode, workers)
         owner = found["which"].repeat(found.columns.traces["n_loops"].astype(int))
         is_hard = np.isin(owner, hard)
         assert_rewound(found.columns.loops[~is_hard], mode)
         assert reasons(found.columns.loops[is_hard]) <= {(ForkReason.SYSCALL, MUNMAP)}
-        assert found.stats["rewinds"] > 0
-    assert len(set(right["which"].tolist())) == PER_FILE
 
 
-@pytest.mark.parametrize(("file", "compiler", "flags", "shared"), in_turns(FILES, shift=5))
-def test_programs_that_carry_their_state_from_trace_to_trace(
-    file: int, compiler: str, flags: tuple[str, ...], shared: bool, builder: Builder, sources: list[Path]
-) -> None:
-    program = compiled(builder, [sources[file]], Variant(compiler, flags), shared=shared)
-    options: dict[str, Any] = {"traces": 120, "proposals": proposals(sources[file].read_text()), "observe": OBSERVE}
-    right = run([program, "carry"], "fork", **options)
+def check_state_that_is_carried(program: Path, options: dict[str, Any]) -> None:
+    """From trace to trace, by the one worker."""
+    right = run([program, "carry"], "fork", 60, **options)
     for mode in ("auto", "check"):
-        found = run([program, "carry"], mode, **options)
+        found = run([program, "carry"], mode, 60, **options)
         assert not differences(found, right), mode
         assert found.stats["rewinds"] > 0
 
@@ -128,16 +128,29 @@ def test_stateful(turn: int, compiler: str, flags: tuple[str, ...], shared: bool
     del turn
     program = compiled(builder, [FOLDER / "stateful.cpp"], Variant(compiler, flags), shared=shared)
     given = {"x": ars.Beta(1.2, 1.4), "m": ars.Normal(0.4, 1.3)}
-    carried = run([program], "fork", 60, proposals=given)
-    anew = run([program, "fresh"], "fork", 60, workers=2, proposals=given)
+    carried = run([program], "fork", 40, proposals=given)
+    anew = run([program, "fresh"], "fork", 40, workers=2, proposals=given)
     assert differences(carried, anew)
     for mode in ("auto", "check"):
-        found = run([program], mode, 60, proposals=given)
+        found = run([program], mode, 40, proposals=given)
         assert not differences(found, carried), mode
         assert_rewound(found.columns.loops, mode)
-        found = run([program, "fresh"], mode, 60, workers=8, proposals=given)
+        found = run([program, "fresh"], mode, 40, workers=8, proposals=given)
         assert not differences(found, anew), mode
         assert_rewound(found.columns.loops, mode)
+
+
+@pytest.mark.parametrize("arguments", [("64", "0", "0"), ("64", "1", "0"), ("1", "0", "1"), ("32", "1", "1")])
+def test_memory_in_other_places(arguments: tuple[str, ...], builder: Builder) -> None:
+    """Much of it, on small and on huge pages; a stack of the simulator's own."""
+    program = compiled(builder, [FOLDER / "places.c"], Variant(COMPILERS[0], ("-O2",)))
+    given = {"x": ars.Beta(1.2, 1.4), "m": ars.Normal(0.4, 1.3)}
+    right = run([program, *arguments], "fork", 60, workers=2, proposals=given)
+    for mode in ("auto", "check"):
+        found = run([program, *arguments], mode, 60, workers=2, proposals=given)
+        assert not differences(found, right), mode
+        assert found.stats["rewinds"] > 0
+        assert not reasons(found.columns.loops)
 
 
 # ---- simulators of csim/ ---------------------------------------------------------------------------------------------
