@@ -28,6 +28,7 @@ __all__ = [
     "find_site",
     "merge",
     "offsets",
+    "renumber",
     "select",
     "sort_by_trace",
     "squeezed",
@@ -221,6 +222,23 @@ def select(columns: Columns, mask: npt.ArrayLike) -> Columns:
     order = np.flatnonzero(wanted)
     kept = np.isin(columns.failures["trace"], columns.traces["trace"][order])
     return _gather(columns, order, columns.failures[kept])
+
+
+def renumber(columns: Columns, numbers: Integers | None) -> Columns:
+    """The same traces with other numbers for their sites; without numbers, the columns as they are."""
+    if numbers is None:
+        return columns
+    items = ("samples", "observes", "results", "loops", "tries", "rejected")
+    changed = {name: _renumbered(getattr(columns, name), ("site",), numbers) for name in items}
+    return columns._replace(**changed, failures=_renumbered(columns.failures, ("site", "loop"), numbers))
+
+
+def _renumbered(items: Array, fields: Sequence[str], numbers: Integers) -> Array:
+    changed = items.copy()
+    for field in fields:
+        known = items[field] < len(numbers)  # a failure may name none, or one that was not announced
+        changed[field][known] = numbers[items[field][known]]
+    return changed
 
 
 def value_starts(columns: Columns) -> ValueStarts:
