@@ -69,10 +69,10 @@ def work(sim: ars.Simulator, name: str, seed: int, traces: int) -> int:
     return 21 * traces
 
 
-def soak(directory: Path, seconds: float, traces: int) -> Iterator[tuple[str, dict[str, Sample], int]]:
+def soak(directory: Path, seconds: float, traces: int, mode: str) -> Iterator[tuple[str, dict[str, Sample], int]]:
     """Yields after every round: which simulator, its processes, and the traces so far."""
     names = ("marsaglia", "nested")
-    sims = {name: ars.Simulator([str(directory / name)], workers=4) for name in names}
+    sims = {name: ars.Simulator([str(directory / name)], workers=4, continuations=mode) for name in names}
     end = time.monotonic() + seconds
     done = seed = 0
     try:
@@ -103,11 +103,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1200.0)
     parser.add_argument("--traces", type=int, default=200, help="weighted ones per run")
     parser.add_argument("--simulators", type=Path, default=Path("build/csim"), help="where marsaglia and nested are")
+    parser.add_argument("--continuations", default="auto", help="auto, fork or check (default: auto)")
     arguments = parser.parse_args()
     seen: dict[tuple[str, str], list[Sample]] = {}
     began = said = time.monotonic()
     done = 0
-    for name, now, done in soak(arguments.simulators, arguments.seconds, arguments.traces):
+    for name, now, done in soak(arguments.simulators, arguments.seconds, arguments.traces, arguments.continuations):
         for role, sample in now.items():
             seen.setdefault((name, role), []).append(sample)
         if time.monotonic() - said > 60:

@@ -90,9 +90,15 @@ class Builder:
         with ThreadPoolExecutor(self._jobs) as pool:
             return list(pool.map(function, items))
 
-    def program(self, sources: Sequence[Path], variant: Variant, *, link: Sequence[str] = ()) -> Path:
-        """An executable from C and C++ sources."""
-        library = self.library(variant.compiler, variant.library_flags)
+    def program(
+        self, sources: Sequence[Path], variant: Variant, *, link: Sequence[str] = (), shared: bool = False
+    ) -> Path:
+        """An executable from C and C++ sources; shared: libars is a file beside it, that of $ARS_BUILD_DIR."""
+        if shared:
+            directory = Path(os.environ.get("ARS_BUILD_DIR", ROOT / "build")) / "bridge"
+            library, link = directory / "libars.so", [*link, f"-Wl,-rpath,{directory}"]
+        else:
+            library = self.library(variant.compiler, variant.library_flags)
         return self._program(self._fresh(sources[0].stem), sources, variant, library, link)
 
     def programs(self, wanted: Sequence[tuple[Sequence[Path], Variant]]) -> list[Path]:

@@ -25,7 +25,6 @@ from programs import (
     KINDS,
     Branch,
     Call,
-    Dist,
     Draw,
     Factor,
     Loop,
@@ -41,6 +40,7 @@ from programs import (
     to_c_file,
     walk,
 )
+from proposals import proposals
 from reference import Key, Table, Traces, fit, infer, infer_loops_prior, score, simulate
 from scipy import stats
 
@@ -127,44 +127,6 @@ def test_the_programs_hold_everything_that_a_program_may(programs: list[Program]
 
 
 # ---- native runs ------------------------------------------------------------------------------------------------
-
-_CLASSES: Mapping[str, Callable[..., ars.Distribution]] = {
-    "uniform": ars.Uniform,
-    "normal": ars.Normal,
-    "bernoulli": ars.Bernoulli,
-    "poisson": ars.Poisson,
-    "binomial": ars.Binomial,
-    "beta": ars.Beta,
-    "gamma": ars.Gamma,
-    "exponential": ars.Exponential,
-    "weibull": ars.Weibull,
-    "lognormal": ars.LogNormal,
-    "truncated_normal": ars.TruncatedNormal,
-}
-
-
-def to_ars(dist: Dist, values: Callable[[str], Floats]) -> ars.Distribution:
-    params = [param(values) for param in dist.params]
-    if dist.kind == "categorical":
-        return ars.Categorical(np.stack(np.broadcast_arrays(*params), axis=-1))
-    if dist.kind == "mixture":
-        return ars.Mixture(np.array(params), [to_ars(component, values) for component in dist.components])
-    return _CLASSES[dist.kind](*params)
-
-
-def _constant(name: str) -> Floats:
-    raise AssertionError(f"a constant proposal asks for {name}")
-
-
-def proposals(program: Program) -> dict[str, Any]:
-    """A distribution where its parameters are constants, else a function of the values drawn so far."""
-    found: dict[str, Any] = {}
-    for name, dist in program.proposals.items():
-        if dist.variables:
-            found[name] = lambda t, dist=dist: to_ars(dist, t.__getitem__)
-        else:
-            found[name] = to_ars(dist, _constant)
-    return found
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,10 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_nothing_grows(csim: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("mode", ["fork", "auto", "check"])
+def test_nothing_grows(mode: str, csim: Callable[[str], str]) -> None:
     command = [sys.executable, str(ROOT / "tools" / "soak.py"), "--seconds", "3", "--traces", "15"]
+    command += ["--continuations", mode]
     found = subprocess.run(
         [*command, "--simulators", str(Path(csim("marsaglia")).parent)], capture_output=True, text=True, check=False
     )
