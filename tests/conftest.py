@@ -22,7 +22,7 @@ import ars
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = f"ARS_TEST_SESSION={uuid.uuid4().hex}"  # every process that a test starts inherits it, and keeps it as an orphan
-NO_SIMULATORS = ("pyside", "unit", "fuzz")  # folders of tests
+NO_SIMULATORS = ("unit", "fuzz")  # folders of tests
 PATIENCE = 30.0  # seconds that processes have to disappear after a test
 
 
@@ -47,12 +47,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start simulators, by where they are or by what they ask for; others say so with the marker."""
+    """Tests that start simulators have a marker and rooms of their own."""
     quiet = [ROOT / "tests" / folder for folder in NO_SIMULATORS]
     for item in items:
-        asks = {"csim", "started"} & set(getattr(item, "fixturenames", ()))
-        if asks or not any(item.path.is_relative_to(folder) for folder in quiet):
+        if not any(item.path.is_relative_to(folder) for folder in quiet):
             item.add_marker("simulator")
+        elif asks := {"csim", "started"} & set(getattr(item, "fixturenames", ())):
+            raise pytest.UsageError(f"{item.nodeid} asks for {', '.join(asks)}: move it to tests/system")
 
 
 def _own_temporary_directory(config: pytest.Config) -> None:

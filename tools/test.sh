@@ -35,7 +35,7 @@ run_pytest() {
 run_unit_tests() {
     # shellcheck disable=SC2086 # several arguments
     OMP_NUM_THREADS=1 "${pytest[@]}" -q -n "$JOBS" --dist worksteal -m 'not slow and not compiler and not simulator' \
-        --durations-min=1 tests/pyside ${PYTEST_ARGS:-}
+        --durations-min=1 tests/unit ${PYTEST_ARGS:-}
 }
 
 c_tests() { # c_tests BUILD_DIRECTORY

@@ -21,8 +21,9 @@ enum {
     MOST_CHECKED = 2, /* of them by one */
     MOST_CHECKS = 50, /* attempts, for a loop inside another one, whose entries rarely survive */
     CHECK_EVERY = 1000,
-    CLEAN = 2,   /* entries without a missed page, after which a process is known */
-    WINDOW = 32, /* entries, between two looks at the costs */
+    CLEAN_ALONE = 64, /* the same, where there is one worker */
+    CLEAN = 2,        /* entries without a missed page, after which a process is known */
+    WINDOW = 32,      /* entries, between two looks at the costs */
     MOST_SLEEPERS = 8,
     SLOW_FORK = 3000000 /* ticks: a millisecond or so */
 };
@@ -92,7 +93,14 @@ static bool wants_check(uint32_t loop_id) {
 static bool wants_sleeper(const struct ars__habit *h) {
     const struct ars__kept *kept = ars__me.kept;
     if (kept->habits.least_fork > SLOW_FORK && kept->rewind.sleepers >= MOST_SLEEPERS) return false;
-    return !h->entries || kept->rewind.clean < CLEAN;
+    /* With one worker all traces are its own, and a simulator that carries something over from one to the next sees no other
+     * process: so as little as possible is left to chance. */
+    return !h->entries || kept->rewind.clean < (ars__me.n_workers == 1 ? CLEAN_ALONE : CLEAN);
+}
+
+/* "check" compares whatever it costs. */
+static bool counts(uint32_t reason) {
+    return reason && !(reason == ARS_REASON_COST && (ars__me.flags & ARS_RUN_CHECK));
 }
 
 /* Why this loop is forked; ARS_REASON_NONE if it is not. */
@@ -102,9 +110,9 @@ static enum ars_fork_reason reason_to_fork(uint32_t loop_id, int32_t *detail) {
     const uint32_t reason = atomic_load_explicit(&known->reason, memory_order_acquire);
     if ((*detail = atomic_load_explicit(&ars__me.shm->cannot_rewind, memory_order_relaxed))) return ARS_REASON_SYSTEM;
     *detail = h->detail;
-    if (h->reason) return (enum ars_fork_reason)h->reason;
+    if (counts(h->reason)) return (enum ars_fork_reason)h->reason;
     *detail = known->detail;
-    if (reason) return (enum ars_fork_reason)reason;
+    if (counts(reason)) return (enum ars_fork_reason)reason;
     return ars__rewind_open(detail);
 }
 

@@ -1,4 +1,4 @@
-/* features.c: see serve.h. tests/pyside/value_features.py says the same in torch. */
+/* features.c: see serve.h. tests/unit/value_features.py says the same in torch. */
 #include <math.h>
 #include <string.h>
 

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         abort();                                                                                                       \
     } while (0)
 
-/* The sites of tests/bridge/golden/sites.bin. */
+/* The sites of tests/host/golden/sites.bin. */
 static const uint8_t fuzz_kinds[] = {ARS_SITE_SAMPLE, ARS_SITE_SAMPLE, ARS_SITE_OBSERVE, ARS_SITE_RESULT,
                                      ARS_SITE_LOOP};
 static const uint8_t fuzz_dists[] = {ARS_DIST_NORMAL, ARS_DIST_UNIFORM, ARS_DIST_NORMAL, 0, 0};

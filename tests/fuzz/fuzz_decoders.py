@@ -29,7 +29,7 @@ from ars.columns import Site
 from ars.errors import ProtocolError
 
 ROOT = Path(__file__).resolve().parents[2]
-GOLDEN = ROOT / "tests" / "bridge" / "golden"
+GOLDEN = ROOT / "tests" / "host" / "golden"
 HEADER = 24
 SITES = [
     Site(0, SiteKind.SAMPLE, DistKind.NORMAL, "x"),

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-GOLDEN = Path(__file__).resolve().parents[1] / "bridge" / "golden"
+GOLDEN = Path(__file__).resolve().parents[1] / "host" / "golden"
 sys.path.insert(0, str(GOLDEN))
 sys.dont_write_bytecode = True
 

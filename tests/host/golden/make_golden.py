@@ -3,7 +3,7 @@
 Made with ``struct`` from the tables of PROTOCOL.md, so that neither of our codecs is tested against itself. A file is a
 message's frames one after another; the index says how long each is. Run it again after a change of the protocol:
 
-    python tests/bridge/golden/make_golden.py
+    python tests/host/golden/make_golden.py
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from ars._native import (
 from ars.columns import Columns, Site
 from ars.errors import ProtocolError
 
-GOLDEN = Path(__file__).resolve().parents[1] / "bridge" / "golden"
+GOLDEN = Path(__file__).resolve().parents[1] / "host" / "golden"
 TABLE = wire.SiteTable(
     [
         Site(0, SiteKind.SAMPLE, DistKind.NORMAL, "x"),

@@ -27,7 +27,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         *(f"-I{ROOT}/bridge/{room}" for room in ("include", "common")),
     ]
     family, host = where / "fake_family", Path(os.environ.get("ARS_HOST", where / "ars-host"))
-    subprocess.run([*compiler, str(ROOT / "tests/bridge/fake_family.c"), "-o", str(family)], check=True)
+    subprocess.run([*compiler, str(ROOT / "tests/host/fake_family.c"), "-o", str(family)], check=True)
     if not host.exists():
         sources = [*sorted((ROOT / "bridge/host").glob("*.c")), *sorted((ROOT / "bridge/common").glob("*.c"))]
         subprocess.run([*compiler, *map(str, sources), "-o", str(host), "-lzmq", "-lpthread", "-lm"], check=True)

@@ -1,5 +1,5 @@
 /* test_dist.c: checks, the wire, densities at known points, and samplers at the edges. The statistics of the samplers
- * and the grids of densities are in tests/pyside/test_distributions.py, through the same code. */
+ * and the grids of densities are in tests/unit/test_distributions.py, through the same code. */
 #include <float.h>
 #include <stdlib.h>
 

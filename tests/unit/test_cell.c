@@ -1,5 +1,5 @@
 /* test_cell.c: a step of an LSTM's cells as compiled for any processor and for AVX2, against the formulas in double
- * precision. tests/pyside compares what Python gets, on this processor; this file is for the code of others. */
+ * precision. tests/unit compares what Python gets, on this processor; this file is for the code of others. */
 #include "../../bridge/python/cell.c"
 
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static void check_serving(void (*serve_all)(const struct ars__cells *), size_t w
 
 typedef void train_all(const struct ars__training_step *);
 
-/* The derivatives here are the formulas again; tests/pyside compares them with torch's. */
+/* The derivatives here are the formulas again; tests/unit compares them with torch's. */
 static void check_training(train_all *forward, train_all *backward, size_t width) {
     static const int64_t row[ROWS] = {0, 8, 8, 3, 0}; /* some share one */
     static float own[7][ROWS * 4 * WIDEST];

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import zmq
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "bridge" / "golden"))
+sys.path.insert(0, str(ROOT / "tests" / "host" / "golden"))
 import make_golden as g  # noqa: E402
 
 TOKEN = "00112233445566778899aabbccddeeff"

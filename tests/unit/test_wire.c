@@ -17,7 +17,7 @@ static const ars__known_sites sites = {sizeof kinds, kinds, dists};
 
 static unsigned char *read_file(const char *name, size_t *size) {
     char path[1024];
-    snprintf(path, sizeof path, "%s/bridge/golden/%s", ARS_TESTS_DIR, name);
+    snprintf(path, sizeof path, "%s/host/golden/%s", ARS_TESTS_DIR, name);
     FILE *f = fopen(path, "rb");
     if (!f) {
         fprintf(stderr, "cannot open %s\n", path);

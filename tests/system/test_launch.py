@@ -16,8 +16,6 @@ from ars import LaunchError, ProtocolError, Simulator
 from ars.runtime.launch import Family, find_host, resolve_command
 from ars.runtime.session import Session
 
-pytestmark = pytest.mark.simulator  # fake ones, as real processes
-
 FAKE = Path(__file__).resolve().parents[1] / "system" / "fake_simulator.py"
 
 

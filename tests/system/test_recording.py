@@ -14,10 +14,7 @@ import pytest
 
 import ars
 from ars.columns import Columns, concatenate, sort_by_trace
-
-pytest.importorskip("torch")
 from ars.errors import ShardError, StorageError
-from ars.store.files import write_whole
 from ars.store.shards import Recording, record
 
 Make = Callable[..., ars.Simulator]
@@ -104,18 +101,6 @@ def test_any_damage_is_noticed_and_named(simulator: Make, tmp_path: Path) -> Non
         recording.load(0)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "other"}', '{"format": "ars-traces", "version": 99}'])
-def test_an_index_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "index.json").write_text(text)
-    with pytest.raises(ShardError, match=r"index\.json"):
-        Recording(tmp_path)
-
-
-def test_a_folder_without_traces_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ShardError, match="holds no recorded traces"):
-        Recording(tmp_path)
-
-
 def test_another_simulators_folder_is_refused_with_a_list(simulator: Make, tmp_path: Path) -> None:
     recording = record(simulator("gaussian", 3, workers=2), 200, tmp_path, seed=1)
     other = simulator("truncated_normal", "a", workers=2)
@@ -150,19 +135,3 @@ def test_a_full_disk_is_named_and_leaves_what_was_there(
             record(sim, 100, tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert record(sim, 100, tmp_path).traces == 100
-
-
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    write_whole(path, [b"old"])
-
-    def parts() -> list[bytes]:
-        raise RuntimeError("in the middle")
-
-    with pytest.raises(RuntimeError):
-        write_whole(path, (part for _ in range(1) for part in parts()))
-    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["file"]
-    write_whole(path, [b"n", b"ew"])
-    assert path.read_bytes() == b"new"
-    with pytest.raises(StorageError, match="could not be written: No such file"):
-        write_whole(tmp_path / "missing" / "file", [b""])
