@@ -162,7 +162,8 @@ static void reside(struct parameters *with) {
 }
 
 int main(int argc, char **argv) {
-    const char *usage = "bench_loop loop|bare|memory ACCEPTANCE MEMORY_MB LOOPS [PAGES [FORKS]], or bench_loop sites SITES";
+    const char *usage =
+        "bench_loop loop|bare|memory ACCEPTANCE MEMORY_MB LOOPS [PAGES [FORKS]], or bench_loop sites SITES";
     struct parameters with = {.forks = FORKS};
     if (argc > 1 && strcmp(argv[1], "sites") == 0) {
         args_count(usage, argc, 2, 2);
