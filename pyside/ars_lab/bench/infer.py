@@ -132,6 +132,8 @@ class _Turn(NamedTuple):
     cpu: dict[str, float]  # part -> CPU microseconds per trace
     batches: Counter[int]
     q: float
+    rewinds: float  # per trace
+    forks: float
 
 
 def _turn(marsaglia: Marsaglia, case: Case, n: int, seed: int) -> _Turn:
@@ -158,6 +160,8 @@ def _turn(marsaglia: Marsaglia, case: Case, n: int, seed: int) -> _Turn:
         {part: 1e6 * seconds / n for part, seconds in cpu.items()},
         stages.batches,
         q,
+        post.stats["rewinds"] / n,
+        post.stats["forks"] / n,
     )
 
 
@@ -184,6 +188,8 @@ def _report(case: Case, turns: list[_Turn]) -> Iterator[Measurement]:
     yield measurement(SUITE, about, "ZeroMQ messages per trace", [t.messages for t in turns], better="lower")
     yield measurement(SUITE, about, "requests per message", [t.per_message for t in turns], better="higher")
     yield measurement(SUITE, about, "q(A)", [t.q for t in turns])
+    yield measurement(SUITE, about, "rewinds per trace", [t.rewinds for t in turns])
+    yield measurement(SUITE, about, "forks per trace", [t.forks for t in turns])
     for part in turns[0].cpu:
         yield measurement("infer CPU", about, part, [t.cpu[part] for t in turns], "us", "lower")
     yield from _histogram(about, sum((t.batches for t in turns), Counter()))
