@@ -2,8 +2,8 @@
  * on to the others, rewound and forked estimates of the same entry are compared, and a trace whose worker could not undo a
  * continuation is begun again. */
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include "family.h"
@@ -30,11 +30,18 @@ void host_methods_note(struct host *host, const struct ars_wire_loop *loop) {
         fork_from_now_on(host, loop->site_id, (enum ars_fork_reason)loop->reason, loop->detail);
 }
 
-void host_methods_compare(struct ars_wire_loop *loop, const struct ars__estimate *forked) {
+/* Where proposals are asked for, the controller computes them for whoever asks at the same time, and a matrix product may have other
+ * last bits at another place of the batch. */
+static bool same_sum(const struct host *host, double a, double b) {
+    const bool asks = !(host->run.config.flags & ARS_RUN_PROPOSE_PRIOR);
+    return a == b || (asks && fabs(a - b) <= 1e-9 * fabs(a));
+}
+
+void host_methods_compare(const struct host *host, struct ars_wire_loop *loop, const struct ars__estimate *forked) {
     if (!loop->rewinds) return;
-    struct ars_wire_loop other = *loop;
-    ars__estimate_put(forked, &other);
-    const bool equal = memcmp(&other, loop, sizeof other) == 0;
+    const bool equal = loop->tries_q == forked->tries_q && loop->accepted_q == forked->accepted_q &&
+                       loop->runs_p == forked->runs_p && loop->tries_p == forked->tries_p &&
+                       same_sum(host, loop->s_pq_sum, forked->s_pq_sum);
     loop->method = equal ? ARS_METHOD_CHECKED : ARS_METHOD_MISMATCH;
     if (!equal) loop->reason = ARS_REASON_MISMATCH;
 }

@@ -7,7 +7,7 @@
 /* A loop of a finished trace: if it was forked for a reason that lasts, all workers fork it from now on. */
 void host_methods_note(struct host *host, const struct ars_wire_loop *loop);
 /* The loop was forked, with these results; if it was rewound as well, compares the two. */
-void host_methods_compare(struct ars_wire_loop *loop, const struct ars__estimate *forked);
+void host_methods_compare(const struct host *host, struct ars_wire_loop *loop, const struct ars__estimate *forked);
 /* Passes on the pages that this worker's continuations wrote unexpectedly. False: there are none. */
 bool host_methods_take_missed(struct host *host, uint32_t w);
 /* A worker has ended. True: in a continuation that ran in place, or because one could not be undone, so its trace is begun again. */

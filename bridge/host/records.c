@@ -164,7 +164,7 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
     struct ars_wire_loop l;
     ars__why why;
     memcpy(&l, r->loops + loop * sizeof l, sizeof l);
-    if (status == ARS__SLOT_DONE) host_methods_compare(&l, &s->estimate);
+    if (status == ARS__SLOT_DONE) host_methods_compare(host, &l, &s->estimate);
     ars__estimate_put(&s->estimate, &l);
     l.forks = s->forks;
     memcpy(r->loops + loop * sizeof l, &l, sizeof l);

@@ -26,6 +26,7 @@
 #include "method.h"
 #include "process.h"
 #include "resource_limits.h"
+#include "rewind.h"
 #include "segment.h"
 #include "sites.h"
 #include "snapshot.h"
@@ -97,6 +98,7 @@ static void become_worker(uint32_t w) {
 static void await_order(void) {
     struct ars__worker *w = ars__me.mine;
     if (atomic_load(&w->order_done) != ars__me.order_number) {
+        fflush(NULL); /* what the simulator has written to files is there when its traces are; nobody may come back */
         atomic_store(&w->order_done, ars__me.order_number);
         ars__raise_attention(ars__me.worker);
     }
@@ -126,7 +128,7 @@ bool ars__worker_next(void) {
         ars__loops_reset();
         ars__data_end_trace();
         ars__habits_learn();
-        ars__trace_send(&ars__me.trace);
+        ars__rewind_excused(ars__trace_send, &ars__me.trace);
         ars__snapshots_await();
         ars__me.trace_number++;
         ars__me.traces_left--;

@@ -6,7 +6,7 @@
  *   - what has no effect that lasts, is done: asking for the time, for random bytes, for memory that nobody had;
  *   - output to the standard output is swallowed, as it is in a forked continuation, which prints to nowhere;
  *   - everything else ends the continuation: it is undone, and the loop is forked from then on (ars__rewind_refuse).
- * Only instructions between ars__raw_begin and ars__raw_end are let through, which is how the handler itself does things and
+ * Only instructions of one function are let through (ars__raw), which is how the handler itself does things and
  * returns. A child, however it is made, has no guard.
  *
  * Signals from elsewhere (timers, the terminal) wait until the estimate is over: their handlers run simulator code. Those that
@@ -232,8 +232,8 @@ static void on_system_call(int signal, void *information, void *context) {
 int ars__guard_open(struct ars__guard *g) {
     g->selector = ALLOW;
     g->entered = g->on = false;
-    const long why = ars__raw(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, DISPATCH_ON, (long)ars__raw_begin,
-                              ars__raw_end - ars__raw_begin, (long)&g->selector, 0);
+    const long why = ars__raw(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, DISPATCH_ON, (long)ars__raw, ARS__RAW_SIZE,
+                              (long)&g->selector, 0);
     return (int)-why;
 }
 
@@ -242,13 +242,13 @@ static unsigned long bit_of(int signal) {
 }
 
 bool ars__guard_enter(struct ars__guard *g) {
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
-    const struct ars__kernel_action ours = {on_system_call, SA_SIGINFO | RESTORER, ars__restorer, ~0ul};
-    unsigned long mask = ~0ul & ~bit_of(SIGSYS), before = 0;
-    ars__raw(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&before, 8, 0, 0);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (!(before & bit_of(own[i]))) mask &= ~bit_of(own[i]);
-    if (ars__raw(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, (long)&g->mask, 8, 0, 0)) return false;
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    const struct ars__kernel_action ours = {on_system_call, SA_SIGINFO | RESTORER, ars__restorer(), ~0ul};
+    unsigned long others = ~0ul;
+    const unsigned long sigsys = bit_of(SIGSYS);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) others &= ~bit_of(own[i]);
+    if (ars__raw(SYS_rt_sigprocmask, SIG_BLOCK, (long)&others, (long)&g->mask, 8, 0, 0)) return false;
+    if (g->mask & sigsys) ars__raw(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&sigsys, 0, 8, 0, 0);
     if (ars__raw(SYS_rt_sigaction, SIGSYS, (long)&ours, (long)&g->sigsys, 8, 0, 0)) {
         ars__raw(SYS_rt_sigprocmask, SIG_SETMASK, (long)&g->mask, 0, 8, 0, 0);
         return false;

@@ -1,4 +1,6 @@
-/* machine.c: registers, stacks and system calls, in the processor's own words. See machine.h. */
+/* machine.c: registers, stacks and system calls, in the processor's own words. See machine.h.
+ *
+ * Functions and not a file of assembly: a compiler that optimises the whole program has to know them. */
 #include "machine.h"
 
 #ifdef ARS__HAS_REWIND
@@ -7,103 +9,96 @@ _Static_assert(offsetof(struct ars__registers, rsp) == 48 && offsetof(struct ars
                    offsetof(struct ars__registers, mxcsr) == 64 && offsetof(struct ars__registers, x87) == 72,
                "the offsets below");
 
-/* clang-format off */
-__asm__(
-    ".macro ars__routine name\n"
-    ".balign 16\n"
-    ".hidden \\name\n"
-    ".globl \\name\n"
-    ".type \\name, @function\n"
-    "\\name:\n"
-    ".endm\n"
-    ".pushsection .text\n"
+#define BARE __attribute__((naked, noinline, used, no_instrument_function))
 
-    /* The stack pointer as it is after the return. fnstenv leaves all exceptions of the x87 masked: hence the fldenv. */
-    "ars__routine ars__mark\n"
-    "    mov %rbx, 0(%rdi)\n"
-    "    mov %rbp, 8(%rdi)\n"
-    "    mov %r12, 16(%rdi)\n"
-    "    mov %r13, 24(%rdi)\n"
-    "    mov %r14, 32(%rdi)\n"
-    "    mov %r15, 40(%rdi)\n"
-    "    lea 8(%rsp), %rdx\n"
-    "    mov %rdx, 48(%rdi)\n"
-    "    mov (%rsp), %rdx\n"
-    "    mov %rdx, 56(%rdi)\n"
-    "    stmxcsr 64(%rdi)\n"
-    "    fnstenv 72(%rdi)\n"
-    "    fldenv 72(%rdi)\n"
-    "    xor %eax, %eax\n"
-    "    ret\n"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 
-    "ars__routine ars__jump\n"
-    "    mov 0(%rdi), %rbx\n"
-    "    mov 8(%rdi), %rbp\n"
-    "    mov 16(%rdi), %r12\n"
-    "    mov 24(%rdi), %r13\n"
-    "    mov 32(%rdi), %r14\n"
-    "    mov 40(%rdi), %r15\n"
-    "    mov 48(%rdi), %rsp\n"
-    "    ldmxcsr 64(%rdi)\n"
-    "    fldenv 72(%rdi)\n"
-    "    cld\n"
-    "    mov $1, %eax\n"
-    "    jmp *56(%rdi)\n"
+/* The stack pointer as it is after the return. fnstenv leaves all exceptions of the x87 masked: hence the fldenv. */
+BARE int ars__mark(struct ars__registers *registers) {
+    __asm__("mov %rbx, 0(%rdi)\n\t"
+            "mov %rbp, 8(%rdi)\n\t"
+            "mov %r12, 16(%rdi)\n\t"
+            "mov %r13, 24(%rdi)\n\t"
+            "mov %r14, 32(%rdi)\n\t"
+            "mov %r15, 40(%rdi)\n\t"
+            "lea 8(%rsp), %rdx\n\t"
+            "mov %rdx, 48(%rdi)\n\t"
+            "mov (%rsp), %rdx\n\t"
+            "mov %rdx, 56(%rdi)\n\t"
+            "stmxcsr 64(%rdi)\n\t"
+            "fnstenv 72(%rdi)\n\t"
+            "fldenv 72(%rdi)\n\t"
+            "xor %eax, %eax\n\t"
+            "ret");
+}
 
-    "ars__routine ars__on_stack\n"
-    "    mov %rdi, %rsp\n"
-    "    xor %ebp, %ebp\n"
-    "    call *%rsi\n"
-    "    ud2\n"
+BARE _Noreturn void ars__jump(const struct ars__registers *registers) {
+    __asm__("mov 0(%rdi), %rbx\n\t"
+            "mov 8(%rdi), %rbp\n\t"
+            "mov 16(%rdi), %r12\n\t"
+            "mov 24(%rdi), %r13\n\t"
+            "mov 32(%rdi), %r14\n\t"
+            "mov 40(%rdi), %r15\n\t"
+            "mov 48(%rdi), %rsp\n\t"
+            "ldmxcsr 64(%rdi)\n\t"
+            "fldenv 72(%rdi)\n\t"
+            "cld\n\t"
+            "mov $1, %eax\n\t"
+            "jmp *56(%rdi)");
+}
 
-    /* From here to ars__raw_end system calls are let through. The kernel looks at the address behind the instruction. */
-    ".balign 64\n"
-    ".hidden ars__raw_begin\n"
-    ".globl ars__raw_begin\n"
-    "ars__raw_begin:\n"
+BARE _Noreturn void ars__on_stack(void *top, void (*function)(void)) {
+    __asm__("mov %rdi, %rsp\n\t"
+            "xor %ebp, %ebp\n\t"
+            "call *%rsi\n\t"
+            "ud2");
+}
 
-    "ars__routine ars__restorer\n"
-    "    mov $15, %eax\n" /* rt_sigreturn */
-    "    syscall\n"
-    "    ud2\n"
+/* Three routines in one function, so that nothing else gets between them: the kernel lets system calls through from here only, and
+ * looks at the address behind the instruction. machine.h has their places.
+ *   restorer   15: rt_sigreturn.
+ *   sleeper    56: clone, without a stack of its own, and without a signal when it ends. The child uses registers only. It asks to
+ *              end with its parent (157: prctl(PR_SET_PDEATHSIG, SIGKILL)), and sleeps (34: pause). */
+BARE __attribute__((aligned(64))) long ars__raw(long number, long a, long b, long c, long d, long e, long f) {
+    __asm__("mov %rdi, %rax\n\t"
+            "mov %rsi, %rdi\n\t"
+            "mov %rdx, %rsi\n\t"
+            "mov %rcx, %rdx\n\t"
+            "mov %r8, %r10\n\t"
+            "mov %r9, %r8\n\t"
+            "mov 8(%rsp), %r9\n\t"
+            "syscall\n\t"
+            "ret\n\t"
 
-    "ars__routine ars__raw\n"
-    "    mov %rdi, %rax\n"
-    "    mov %rsi, %rdi\n"
-    "    mov %rdx, %rsi\n"
-    "    mov %rcx, %rdx\n"
-    "    mov %r8, %r10\n"
-    "    mov %r9, %r8\n"
-    "    mov 8(%rsp), %r9\n"
-    "    syscall\n"
-    "    ret\n"
+            ".balign 64\n\t"
+            "mov $15, %eax\n\t"
+            "syscall\n\t"
+            "ud2\n\t"
 
-    /* clone without a stack of its own, and without a signal when it ends. The child uses registers only. */
-    "ars__routine ars__clone_sleeper\n"
-    "    mov $56, %eax\n" /* clone */
-    "    xor %edi, %edi\n"
-    "    xor %esi, %esi\n"
-    "    xor %edx, %edx\n"
-    "    xor %r10d, %r10d\n"
-    "    xor %r8d, %r8d\n"
-    "    syscall\n"
-    "    test %rax, %rax\n"
-    "    jz 1f\n"
-    "    ret\n"
-    "1:  mov $157, %eax\n" /* prctl(PR_SET_PDEATHSIG, SIGKILL) */
-    "    mov $1, %edi\n"
-    "    mov $9, %esi\n"
-    "    syscall\n"
-    "2:  mov $34, %eax\n" /* pause */
-    "    syscall\n"
-    "    jmp 2b\n"
+            ".balign 64\n\t"
+            "mov $56, %eax\n\t"
+            "xor %edi, %edi\n\t"
+            "xor %esi, %esi\n\t"
+            "xor %edx, %edx\n\t"
+            "xor %r10d, %r10d\n\t"
+            "xor %r8d, %r8d\n\t"
+            "syscall\n\t"
+            "test %rax, %rax\n\t"
+            "jz 1f\n\t"
+            "ret\n"
+            "1:\n\t"
+            "mov $157, %eax\n\t"
+            "mov $1, %edi\n\t"
+            "mov $9, %esi\n\t"
+            "syscall\n"
+            "2:\n\t"
+            "mov $34, %eax\n\t"
+            "syscall\n\t"
+            "jmp 2b\n\t"
+            ".balign 64");
+}
 
-    ".hidden ars__raw_end\n"
-    ".globl ars__raw_end\n"
-    "ars__raw_end:\n"
-    ".popsection\n"
-    ".purgem ars__routine\n"
-);
-/* clang-format on */
+#pragma GCC diagnostic pop
 
 #endif

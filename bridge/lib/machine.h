@@ -34,15 +34,19 @@ _Noreturn void ars__jump(const struct ars__registers *registers) __attribute__((
 /* Calls `function`, which does not return, on another stack: its own is about to be overwritten. */
 _Noreturn void ars__on_stack(void *top, void (*function)(void)) __attribute__((visibility("hidden")));
 
-/* A system call from the one range of instructions that the guard lets through. Returns -errno if it fails; touches no memory
- * of libc. */
+/* A system call from the one place that the guard lets through. Returns -errno if it fails; touches no memory of libc. */
 long ars__raw(long number, long a, long b, long c, long d, long e, long f) __attribute__((visibility("hidden")));
-void ars__restorer(void) __attribute__((visibility("hidden"))); /* how the guard's signal handler returns */
-extern const char ars__raw_begin[] __attribute__((visibility("hidden")));
-extern const char ars__raw_end[] __attribute__((visibility("hidden")));
+enum { ARS__RESTORER_AT = 64, ARS__SLEEPER_AT = 128, ARS__RAW_SIZE = 192 };
+
+/* How the guard's signal handler returns. */
+static inline void (*ars__restorer(void))(void) {
+    return (void (*)(void))((uintptr_t)ars__raw + ARS__RESTORER_AT);
+}
 
 /* A copy of this process that never writes to its memory: it sleeps until it is killed. Returns its id, or -errno. */
-long ars__clone_sleeper(void) __attribute__((visibility("hidden")));
+static inline long ars__clone_sleeper(void) {
+    return ((long (*)(void))((uintptr_t)ars__raw + ARS__SLEEPER_AT))();
+}
 
 /* memcpy of whole words, which no linker has to look up. */
 static inline void ars__copy(void *to, const void *from, size_t size) {

@@ -79,7 +79,8 @@ static long count_faults(void) {
 
 static bool still_open(const struct ars__proc_file *file) {
     struct stat st;
-    return file->fd >= 0 && !fstat(file->fd, &st) && st.st_dev == file->device && st.st_ino == file->inode;
+    return !ars__raw(SYS_fstat, file->fd, (long)&st, 0, 0, 0, 0) && st.st_dev == file->device &&
+           st.st_ino == file->inode;
 }
 
 /* Out of the way of a simulator that counts on low numbers. */
@@ -150,7 +151,7 @@ static bool read_mappings(struct ars__pages *p) {
 /* True: they are known, in looked_at. */
 static bool look_at_mappings(struct ars__pages *p) {
     p->n_looked_at = 0;
-    return p->queries ? query_mappings(p) : read_mappings(p);
+    return p->queries ? query_mappings(p) : still_open(&p->maps) && read_mappings(p);
 }
 
 static bool same_mappings(const struct ars__pages *p) {
@@ -228,6 +229,7 @@ static void note_stack(struct ars__pages *p, uintptr_t stack_pointer) {
 /* Calls `each` with the kernel's entry for every page of the mappings; stops if it returns false. */
 static bool for_pages(struct ars__pages *p,
                       bool (*each)(struct ars__pages *, const struct ars__mapping *, uintptr_t, uint64_t)) {
+    if (!still_open(&p->pagemap)) return false;
     for (size_t i = 0; i < p->n_mappings; i++) {
         const struct ars__mapping *m = &p->mapping[i];
         for (uintptr_t at = m->from; at < m->to;) {
@@ -281,7 +283,7 @@ static bool scan(struct ars__pages *p, uintptr_t stack_pointer) {
 /* ---- saving and putting back ------------------------------------------------------------------------------------------ */
 
 bool ars__pages_look(struct ars__pages *p, uintptr_t stack_pointer) {
-    if (!still_open(&p->maps) || !still_open(&p->pagemap) || !look_at_mappings(p)) return false;
+    if (!look_at_mappings(p)) return false;
     const long faults = count_faults();
     const bool deeper = PAGE_OF(stack_pointer) < p->scanned_stack; /* what was dead then is alive */
     if (p->scanned && !deeper && faults == p->faults && same_mappings(p)) return true;
@@ -360,7 +362,7 @@ bool ars__pages_restore(struct ars__pages *p) {
 /* ---- pages that are expected ------------------------------------------------------------------------------------------ */
 
 void ars__pages_own(struct ars__pages *p, const uint64_t *at, size_t n) {
-    if (!still_open(&p->maps) || !look_at_mappings(p) || !take_mappings(p)) return;
+    if (!look_at_mappings(p) || !take_mappings(p)) return;
     p->scanned = false;
     for (size_t i = 0; i < n; i++) {
         if (at[i] != PAGE_OF(at[i]) || !mapping_of(p, at[i])) continue;
@@ -379,6 +381,14 @@ void ars__pages_forget(struct ars__pages *p) {
     while (ars__raw(SYS_wait4, p->sleeper, 0, __WALL, 0, 0, 0) == -EINTR) {
     }
     p->sleeper = 0;
+}
+
+long ars__pages_faults(void) {
+    return count_faults();
+}
+
+void ars__pages_excuse(struct ars__pages *p, long before) {
+    p->faults += count_faults() - before;
 }
 
 /* ---- making ready -------------------------------------------------------------------------------------------------- */

@@ -152,6 +152,14 @@ void ars__rewind_before_fork(void) {
     ars__pages_look(&here()->pages, (uintptr_t)__builtin_frame_address(0));
 }
 
+void ars__rewind_excused(void (*send)(struct ars__trace *), struct ars__trace *trace) {
+    struct ars__rewind *r = ars__me.kept ? here() : NULL;
+    const bool counts = r && r->opened && !r->why_not;
+    const long before = counts ? ars__pages_faults() : 0;
+    send(trace);
+    if (counts) ars__pages_excuse(&r->pages, before);
+}
+
 static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) {
     own_pages(r);
     keep_first(r, loop);

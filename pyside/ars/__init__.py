@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from ars import distributions
 from ars.budget import Budget
+from ars.config import NetworkConfig, TrainingConfig
 from ars.distributions import *  # noqa: F403  # its __all__ is the list of distributions
 from ars.errors import (
     ArsError,
@@ -38,6 +39,7 @@ from ars.errors import (
 from ars.failures import Failure, Failures
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.proposers import Drawn
+from ars.runtime.limits import Limits
 from ars.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -59,7 +61,9 @@ __all__ = [
     "HostLostError",
     "KeyFileError",
     "LaunchError",
+    "Limits",
     "NaiveVarianceWarning",
+    "NetworkConfig",
     "NetworkError",
     "NetworkWarning",
     "ObservationError",
@@ -78,6 +82,7 @@ __all__ = [
     "SupportWarning",
     "TraceFailure",
     "Traces",
+    "TrainingConfig",
     "TrainingError",
     "WeightError",
 ]

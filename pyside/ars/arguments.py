@@ -8,23 +8,27 @@ import operator
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, Literal, ParamSpec, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from ars import _native as native
-from ars.budget import Budget
 from ars.observed import plain_numbers
 
 __all__ = [
     "LARGEST_SEED",
-    "check_posterior_options",
+    "MOST_TRACES",
+    "ON_FAILURE",
+    "InLoops",
+    "OnFailure",
+    "check_on_failure",
     "choice",
     "command_words",
     "environment_variables",
     "first_of",
     "integer",
+    "number_of_traces",
     "observed_arrays",
     "renamed",
     "seconds",
@@ -32,7 +36,11 @@ __all__ = [
 ]
 
 LARGEST_SEED = 2**64 - 1
+MOST_TRACES = 2**40  # in one run
 
+InLoops = Literal["proposal", "prior"]
+OnFailure = Literal["raise", "zero", "skip"]
+ON_FAILURE: Final[OnFailure] = "raise"  # unless told otherwise
 
 _Parameters = ParamSpec("_Parameters")
 _Value = TypeVar("_Value")
@@ -89,6 +97,14 @@ def seconds(name: str, value: object, *, zero: bool) -> float:
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"{name} must be {' or '.join(repr(a) for a in allowed)}, not {value!r}")
+
+
+def check_on_failure(value: object) -> None:
+    choice("on_failure", value, get_args(OnFailure))
+
+
+def number_of_traces(value: object) -> int:
+    return integer("traces", value, 1, MOST_TRACES)
 
 
 def seed_or_random(seed: int | None) -> int:
@@ -159,16 +175,3 @@ def observed_arrays(observe: object) -> dict[str, npt.NDArray[np.float64]]:
     if sum(array.nbytes for array in data.values()) > native.MAX_MESSAGE // 8:
         raise ValueError(f"observe: more than {native.MAX_MESSAGE // 8} bytes of data")
     return data
-
-
-def check_posterior_options(
-    network: object, proposals: object, budget: object, in_loops: object, on_failure: object
-) -> None:
-    choice("in_loops", in_loops, ("proposal", "prior"))
-    choice("on_failure", on_failure, ("raise", "zero", "skip"))
-    if budget is not None and not isinstance(budget, Budget):
-        raise TypeError(f"budget must be an ars.Budget or None, not {budget!r}")
-    if proposals is not None and not isinstance(proposals, Mapping):
-        raise TypeError(f"proposals must map names to distributions or functions, not {proposals!r}")
-    if network is not None and proposals:
-        raise ValueError("give network= or proposals=, not both: a latent has one proposal")

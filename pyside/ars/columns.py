@@ -6,8 +6,9 @@ A million traces are nine arrays, not a million objects. Nothing here loops over
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from ars._native import DTYPES, DistKind, SiteKind
 
 __all__ = [
+    "HOW",
     "Blocks",
     "Columns",
     "Key",
@@ -26,6 +28,7 @@ __all__ = [
     "find_site",
     "merge",
     "offsets",
+    "renumber",
     "select",
     "sort_by_trace",
     "squeezed",
@@ -104,6 +107,12 @@ _ITEMS = {
     "tries": "try",
     "rejected": "sample",
 }
+
+
+# Fields that say how a trace was computed, not what it is. They may differ between two runs of the same trace.
+HOW: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"traces": ("snapshots",), "loops": ("forks", "rewinds", "method", "reason", "detail", "pages")}
+)
 
 
 def empty() -> Columns:
@@ -213,6 +222,23 @@ def select(columns: Columns, mask: npt.ArrayLike) -> Columns:
     order = np.flatnonzero(wanted)
     kept = np.isin(columns.failures["trace"], columns.traces["trace"][order])
     return _gather(columns, order, columns.failures[kept])
+
+
+def renumber(columns: Columns, numbers: Integers | None) -> Columns:
+    """The same traces with other numbers for their sites; without numbers, the columns as they are."""
+    if numbers is None:
+        return columns
+    items = ("samples", "observes", "results", "loops", "tries", "rejected")
+    changed = {name: _renumbered(getattr(columns, name), ("site",), numbers) for name in items}
+    return columns._replace(**changed, failures=_renumbered(columns.failures, ("site", "loop"), numbers))
+
+
+def _renumbered(items: Array, fields: Sequence[str], numbers: Integers) -> Array:
+    changed = items.copy()
+    for field in fields:
+        known = items[field] < len(numbers)  # a failure may name none, or one that was not announced
+        changed[field][known] = numbers[items[field][known]]
+    return changed
 
 
 def value_starts(columns: Columns) -> ValueStarts:

@@ -3,84 +3,229 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import dataclasses
+import functools
 import os
 import shlex
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
 import numpy.typing as npt
 
-from ars import _native as native
-from ars._native import RunFlag
-from ars.arguments import check_posterior_options, choice, first_of, integer, observed_arrays, renamed, seed_or_random
+from ars._native import LIMITS, RunFlag
+from ars.arguments import (
+    ON_FAILURE,
+    InLoops,
+    OnFailure,
+    check_on_failure,
+    command_words,
+    environment_variables,
+    number_of_traces,
+    observed_arrays,
+    renamed,
+    seed_or_random,
+)
 from ars.budget import Budget
-from ars.columns import Columns, Site
-from ars.continuations import continuation_flags
-from ars.errors import ArsError, NetworkError, RunInterrupted
+from ars.config import CHECKPOINT_EVERY, NetworkConfig, TrainingConfig, chosen
+from ars.continuations import Continuations
 from ars.extras import one_torch_thread, torch_needed
 from ars.posterior import Posterior, RunInfo, Traces
-from ars.progress import NoProgress, Progress, make_progress
-from ars.proposers import HandProposer, PriorProposer, Proposal, Proposer
-from ars.results.continuations import report_continuations
-from ars.results.zero_likelihood import warn_of_impossible
-from ars.runtime.identified import Identified
-from ars.runtime.recorder import Recorder
-from ars.runtime.replay_advice import Replay, observe_options
-from ars.store.identity import proposed_by, run_identity
-from ars.store.resume import KeptRun, kept_seed
-from ars.wire import RunConfig
+from ars.posterior_options import PosteriorOptions
+from ars.progress import Progress, make_progress
+from ars.proposers import PriorProposer, Proposal
+from ars.runs import Runs
+from ars.runtime.keys import read_keys
+from ars.runtime.limits import Limits
+from ars.runtime.processes import Processes
+from ars.runtime.remote import Announce, listen_at
+from ars.runtime.setup import Setup
+from ars.store.shards import SHARD_TRACES, Recording, record
 
 if TYPE_CHECKING:
     from torch import nn
 
     from ars.network.facade import Network
-    from ars.network.serve.proposer import NetworkProposer
-    from ars.store.shards import Recording
 
 __all__ = ["InLoops", "OnFailure", "Simulator"]
 
-InLoops = Literal["proposal", "prior"]
-OnFailure = Literal["raise", "zero", "skip"]
 
-_Result = TypeVar("_Result", bound=Traces)
-_DEFAULT_BUDGET = Budget()
-_PROBE = 16  # traces that show which sites a simulator has
-
-
-def _posterior_flags(proposer: Proposer, in_loops: str, estimate: Budget | None, ask_ahead: bool) -> RunFlag:
-    flags = RunFlag.POSTERIOR
-    flags |= RunFlag(0) if proposer.asks else RunFlag.PROPOSE_PRIOR
-    flags |= RunFlag.LOOPS_PRIOR if in_loops == "prior" else RunFlag(0)
-    flags |= RunFlag.ESTIMATE if estimate else RunFlag(0)
-    return flags | (RunFlag.ASK_AHEAD if estimate and ask_ahead else RunFlag(0))
-
-
-class Simulator(Identified):
+class Simulator:
     """An executable that is linked against libars, and its arguments.
 
-    It is started at the first run, stays for the next ones, and ends with ``close``, with the ``with`` block, or at the
+    It starts with the first run, stays for the next ones, and ends with ``close``, with the ``with`` block, or at the
     latest with the Python process. One run at a time.
 
-    workers: processes that run traces (default: 8 per core, and 32 per core where proposals are asked for).
-    startup_timeout: seconds for the simulator's own initialisation. env: variables to add to its environment.
-    show_stdout: let its output through. continuations: how loops are estimated, "auto" (run in place and undone where
-    that is safe, else forked), "fork", or "check" (both, compared bit for bit); the numbers are the same.
+    Parameters
+    ----------
+    command : str, path or sequence of str
+        The executable, or a list of the executable and its arguments.
+    workers : int, optional
+        Processes that run traces (default: 8 per core, and 32 per core where proposals are asked for).
+    limits : Limits, optional
+        All limits together (default: ``Limits()``).
+    trace_timeout, try_timeout, max_tries, max_snapshots, max_processes, max_memory, max_restarts, startup_timeout
+        Single limits, which replace those of ``limits``; ``Limits`` has their units and defaults.
+    env : mapping, optional
+        Environment variables to add (default: none).
+    cwd : path, optional
+        Working directory (default: that of this process).
+    show_stdout : bool
+        Let its output through (default: False).
+    continuations : {"auto", "fork", "check"}
+        How loops are estimated (default: "auto"): by continuations that run in place and are undone where that is safe,
+        and are forked elsewhere; always forked; or both, compared bit for bit. The numbers are the same.
 
-    Limits: trace_timeout, seconds that a trace may take of its own time (waiting for proposals or for a core does not
-    count), and again in proposals written by hand, 0 for no limit; try_timeout, the same for one try of a loop;
-    max_tries, of one entry of a loop; max_snapshots, per worker, so the loops that one trace may enter (default: 256);
-    max_processes, alive at once; max_memory, bytes that each process may allocate on top of what the initialised
-    simulator has, 0 for no limit (default: half of the machine's). max_restarts: how often in a row a
-    simulator that is lost in the middle of a run is started again without a trace having finished in between.
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument cannot be used. The message names it.
+
+    Examples
+    --------
+    >>> with ars.Simulator(["build/csim/marsaglia"], trace_timeout=5) as sim:  # doctest: +SKIP
+    ...     prior = sim.prior(10_000, seed=1)
     """
 
     # For tests and benchmarks of the estimates: makes them although nothing is proposed.
     _estimates_the_prior = False
-    # The options of a command line for the data, the network and the budget of its run, for the advice on failures.
-    _options: tuple[str, ...] | None = None
+
+    def __init__(
+        self,
+        command: Sequence[str] | str | os.PathLike[str],
+        workers: int | None = None,
+        *,
+        limits: Limits | None = None,
+        trace_timeout: float | None = None,
+        try_timeout: float | None = None,
+        max_tries: int | None = None,
+        max_snapshots: int | None = None,
+        max_processes: int | None = None,
+        max_memory: int | None = None,
+        max_restarts: int | None = None,
+        startup_timeout: float | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        show_stdout: bool = False,
+        continuations: Continuations = "auto",
+    ) -> None:
+        given = {
+            "trace_timeout": trace_timeout,
+            "try_timeout": try_timeout,
+            "max_tries": max_tries,
+            "max_snapshots": max_snapshots,
+            "max_processes": max_processes,
+            "max_memory": max_memory,
+            "max_restarts": max_restarts,
+            "startup_timeout": startup_timeout,
+        }
+        setup = Setup(
+            command_words(command),
+            workers=workers,
+            limits=Limits() if limits is None else limits,
+            env=environment_variables(env),
+            cwd=None if cwd is None else os.fspath(cwd),
+            show_stdout=bool(show_stdout),
+            continuations=continuations,
+        )
+        self._processes = Processes(dataclasses.replace(setup, limits=setup.limits.changed(given)))
+        self._runs = Runs(self._processes)
+        self._lease, self._prior_chunk = self._processes.lease, self._runs.prior_chunk  # for training and recording
+
+    @classmethod
+    def listen(
+        cls,
+        endpoint: str,
+        key: str | os.PathLike[str] | None = None,
+        *,
+        insecure_loopback: bool = False,
+        startup_timeout: float = float(LIMITS["startup_timeout"].standard),
+        command: Sequence[str] | str | os.PathLike[str] | None = None,
+        announce: Announce | None = None,
+        **options: Any,
+    ) -> Self:
+        """A simulator that is started elsewhere, by hand or by a batch system, and comes to us at tcp://ADDRESS:PORT.
+
+        key: the controller.key of a pair that ``ars keygen`` made. The simulator is started with
+        ``ARS_ENDPOINT=tcp://OUR_HOST:PORT ARS_KEY=simulator.key``; this call waits for it, at most startup_timeout
+        seconds. If it is lost, the run waits for another. options: as of Simulator; the number of workers and the
+        limits on processes, snapshots and memory are set where it is started. insecure_loopback: no keys, for
+        tcp://127.0.0.1:PORT on a machine without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
+        command: the remote command line; used only to label the run. announce: called whenever the wait begins, with
+        the address and the line to run there.
+        """
+        simulator = cls([endpoint] if command is None else command, startup_timeout=startup_timeout, **options)
+        keys = None if key is None else read_keys(key)
+        listen = listen_at(endpoint, keys, insecure_loopback=insecure_loopback)
+        processes = simulator._processes
+        there = None if command is None else processes.setup.command
+        processes.setup = processes.setup.listening(listen, there, announce)
+        processes.ready()
+        return simulator
+
+    # ---- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The executable and its arguments."""
+        return self._processes.setup.command
+
+    @property
+    def limits(self) -> Limits:
+        """What it may use."""
+        return self._processes.setup.limits
+
+    @property
+    def workers(self) -> int | None:
+        """Processes that run traces; None: chosen. A change counts from the next start of the simulator."""
+        return self._processes.setup.workers
+
+    @workers.setter
+    def workers(self, workers: int | None) -> None:
+        self._processes.setup = dataclasses.replace(self._processes.setup, workers=workers)
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """Environment variables that it gets on top of those of this process."""
+        return self._processes.setup.env
+
+    @property
+    def cwd(self) -> str | None:
+        """Its working directory; None: that of this process."""
+        return self._processes.setup.cwd
+
+    @property
+    def continuations(self) -> str:
+        """How loops are estimated: "auto", "fork" or "check"."""
+        return self._processes.setup.continuations
+
+    @property
+    def running(self) -> bool:
+        """Whether the simulator's processes are there."""
+        return self._processes.running
+
+    @property
+    def pid(self) -> int | None:
+        """The process that was started (ars-host, once the simulator has split), or None."""
+        return self._processes.pid
+
+    def close(self) -> None:
+        """Ends the simulator's processes. A later call of ``prior``, ``posterior``, ``train`` or ``record`` starts new
+        ones.
+
+        Any thread may call this. A run that another thread is in the middle of ends with RunInterrupted, whose
+        ``partial`` holds what had finished.
+        """
+        self._processes.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        workers = "" if self.workers is None else f", workers={self.workers}"
+        return f"<Simulator {shlex.join(self.command)}{workers}, {'running' if self.running else 'not running'}>"
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
@@ -91,19 +236,16 @@ class Simulator(Identified):
         seed: int | None = None,
         *,
         progress: bool | Progress | None = None,
-        on_failure: OnFailure = "raise",
+        on_failure: OnFailure = ON_FAILURE,
         first_trace: int = 0,
     ) -> Traces:
         """Traces of the plain simulator, observations simulated too. first_trace: the number of the first one."""
-        count = integer("traces", traces, 1, 2**40)
-        choice("on_failure", on_failure, ("raise", "zero", "skip"))
-        config = self._config(seed_or_random(seed), count, RunFlag.PROPOSE_PRIOR, first_trace=first_trace)
+        count = number_of_traces(traces)
+        check_on_failure(on_failure)
+        setup = self._processes.setup
+        config = setup.run_config(seed_or_random(seed), count, RunFlag.PROPOSE_PRIOR, first_trace=first_trace)
         info = RunInfo(config.seed, None, None, "prior", on_failure, self.command, proposed=False)
-
-        def result(recorder: Recorder, stats: Mapping[str, float]) -> Traces:
-            return Traces(**self._parts(recorder, info), stats=stats)
-
-        return self._run(config, PriorProposer(), on_failure, make_progress(progress), result)
+        return self._runs.run(config, PriorProposer(), info, make_progress(progress), Traces)
 
     def posterior(
         self,
@@ -111,11 +253,11 @@ class Simulator(Identified):
         traces: int,
         network: Network | None = None,
         proposals: Mapping[str, Proposal] | None = None,
-        budget: Budget | None = _DEFAULT_BUDGET,
-        in_loops: InLoops = "proposal",
+        budget: Budget | None = PosteriorOptions.budget,
+        in_loops: InLoops = PosteriorOptions.in_loops,
         seed: int | None = None,
         *,
-        on_failure: OnFailure = "raise",
+        on_failure: OnFailure = ON_FAILURE,
         progress: bool | Progress | None = None,
         first_trace: int = 0,
         resume: str | os.PathLike[str] | None = None,
@@ -142,163 +284,121 @@ class Simulator(Identified):
         """
         lease = self._lease()
         data = observed_arrays(observe)
-        count = integer("traces", traces, 1, 2**40)
-        check_posterior_options(network, proposals, budget, in_loops, on_failure)
-        proposer = self._proposer(network, proposals, data, in_loops, lease)
-        proposed = proposer.asks or self._estimates_the_prior
-        estimate = budget if in_loops == "proposal" and proposed else None  # else every factor is 1
-        ahead = network is not None if ask_ahead is None else ask_ahead
-        if seed is None and resume is not None:
-            seed = kept_seed(resume)
-        flags = _posterior_flags(proposer, in_loops, estimate, ahead)
-        flat = {name: array.reshape(-1) for name, array in data.items()}
-        config = self._config(seed_or_random(seed), count, flags, estimate, flat, first_trace)
-        info = RunInfo(
-            config.seed,
-            estimate.M if estimate else None,
-            estimate.N if estimate else None,
-            in_loops,
-            on_failure,
-            self.command,
-            proposals=json.dumps(proposed_by(proposals, network), sort_keys=True),
-            proposed=proposed,
+        asked = PosteriorOptions(
+            data, traces, network, proposals, budget, in_loops, on_failure, first_trace, resume, ask_ahead
         )
-
-        def result(recorder: Recorder, stats: Mapping[str, float]) -> Posterior:
-            return Posterior(**self._parts(recorder, info), stats=stats, observed=data)
-
         with contextlib.ExitStack() as stack:
+            proposer = self._runs.proposer(asked, lease)
+            stack.callback(proposer.close)
+            proposed = proposer.asks or self._estimates_the_prior
+            estimate = asked.estimate(proposed)
+            config = self._runs.posterior_config(asked, proposer, estimate, seed)
+            info = asked.info(config.seed, estimate, self.command, proposed)
             if network is not None:
                 stack.enter_context(one_torch_thread())
-            stack.callback(proposer.close)
-            kept = None
-            if resume is not None:
-                simulator = self._simulator_identity(lease)
-                identity = run_identity(
-                    config,
-                    simulator=simulator,
-                    env=self.env,
-                    cwd=self.cwd,
-                    limits=self.limits,
-                    observed=data,
-                    proposals=proposals,
-                    network=network,
-                )
-                kept = stack.enter_context(KeptRun(resume, identity, failed_too=on_failure != "raise"))
-                stack.enter_context(self._only_as(simulator))
-            return self._run(config, proposer, on_failure, make_progress(progress), result, kept, lease)
-
-    def _parts(self, recorder: Recorder, info: RunInfo) -> dict[str, Any]:
-        """What a result is made of, so far."""
-        return {
-            "columns": recorder.columns(),
-            "sites": recorder.sites,
-            "run": info._replace(build=self._build),
-            "stderr": recorder.stderr,
-            "incidents": recorder.incidents,
-        }
-
-    def _proposer(
-        self,
-        network: Network | None,
-        proposals: Mapping[str, Proposal] | None,
-        data: Mapping[str, npt.NDArray[np.float64]],
-        in_loops: str,
-        lease: int,
-    ) -> Proposer:
-        if network is not None:
-            return self._network_proposer(network, data, in_loops, lease)
-        return HandProposer(proposals, self.limits.trace_timeout) if proposals else PriorProposer()
-
-    def _network_proposer(
-        self, network: Network, data: Mapping[str, npt.NDArray[np.float64]], in_loops: str, lease: int
-    ) -> NetworkProposer:
-        """Checks that the network is for these data and this simulator, before anything runs."""
-        with torch_needed("network="):
-            from ars.network.facade import Network
-            from ars.network.serve.proposer import NetworkProposer, usual_priors
-        if not isinstance(network, Network):
-            raise TypeError(
-                f"network must be an ars.Network, from Simulator.train or ars.Network.load, or None, not {network!r}"
-            )
-        proposer = NetworkProposer(network.network, data)
-        known = self._session.known_sites if self._session is not None and self.running else ()
-        told_in_bulk = in_loops == "prior"
-        columns = None
-        if told_in_bulk or not any(site.kind is native.SiteKind.SAMPLE for site in known):
-            columns, known = self._prior_chunk(0, 0, _PROBE, on_failure="zero", lease=lease)
-        if wrong := network.mismatches(known):
-            raise NetworkError(
-                f"the network does not fit the simulator {shlex.join(self.command)}: {'; '.join(wrong)}. It was "
-                f"trained for {shlex.join(network.simulator) or 'an unknown one'}; train one for this simulator"
-            )
-        if columns is not None and told_in_bulk:
-            proposer.expect(usual_priors(network.network, columns, known))
-        return proposer
+            kept = self._runs.kept(asked, config, lease, stack)
+            result = functools.partial(Posterior, observed=data)
+            return self._runs.run(config, proposer, info, make_progress(progress), result, kept, lease)
 
     # ---- training ----------------------------------------------------------------------------------------------------
 
     @renamed(n="traces", checkpoint="out")
     def train(
         self,
-        traces: int,
-        lstm_dim: int = 512,
-        lstm_depth: int = 1,
-        batch_size: int = 512,
+        traces: int | None = None,
+        lstm_dim: int | None = None,
+        lstm_depth: int | None = None,
+        batch_size: int | None = None,
         seed: int | None = None,
         data: str | os.PathLike[str] | None = None,
         out: str | os.PathLike[str] | None = None,
         resume: bool = False,
         progress: bool | Progress | None = None,
         *,
-        components: int = 10,
-        lr: float = 1e-3,
-        held_out: int = 0,
-        patience: int = 0,
-        train_on: str = "accepted",
-        max_rejected: int = 64,
+        config: TrainingConfig | None = None,
+        network: NetworkConfig | None = None,
+        components: int | None = None,
+        lr: float | None = None,
+        held_out: int | None = None,
+        patience: int | None = None,
+        train_on: str | None = None,
+        max_rejected: int | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
         embeddings: Mapping[str, nn.Module] | None = None,
         architecture: Mapping[str, Any] | None = None,
         threads: int | None = None,
-        on_failure: OnFailure = "raise",
-        checkpoint_every: float = 120.0,
+        on_failure: OnFailure = ON_FAILURE,
+        checkpoint_every: float = CHECKPOINT_EVERY,
         tensorboard: str | os.PathLike[str] | None = None,
     ) -> Network:
         """Trains a proposal network on traces of the prior, fresh ones or those of a folder that ``record`` wrote.
 
-        data: that folder. out: the file for the network, written every ``checkpoint_every`` seconds and at the end;
-        with resume=True a training that was interrupted goes on from there. components: of mixtures. held_out: number
-        of traces to judge by, never trained on (default: chosen by their number). patience: evaluations without a
-        better held-out loss after which to stop, 0 for never. train_on: "accepted", what loops accept, or "all", every
-        draw, rejected ones too; of the tries that one loop entry rejects, "all" uses the first ``max_rejected``, and
-        lets them stand for the others. shapes: of observations that are not flat, such as {"calorimeter": (20, 20)}, an
-        image. embeddings: torch modules of your own, by observation. architecture: other sizes, by their names in
-        ars.network.NetworkConfig. threads: of torch. tensorboard: a folder for its logs.
+        Parameters
+        ----------
+        traces, batch_size, lr, seed, held_out, patience, train_on, max_rejected
+            Single settings, which replace those of ``config``; ``TrainingConfig`` explains them.
+        lstm_dim, lstm_depth, components
+            Single sizes, which replace those of ``network``; ``NetworkConfig`` explains them.
+        config : TrainingConfig, optional
+            All settings together (default: ``TrainingConfig()``).
+        network : NetworkConfig, optional
+            All sizes together (default: ``NetworkConfig()``).
+        architecture : mapping, optional
+            Sizes by name, which replace those of ``network`` (default: none).
+        data : path, optional
+            Folder of recorded traces to train on (default: fresh traces).
+        out : path, optional
+            File for the network, written every ``checkpoint_every`` seconds and at the end (default: none).
+        resume : bool
+            Continue the training that ``out`` has, if it has one (default: False).
+        shapes : mapping, optional
+            Shapes of observations that are not flat, such as {"calorimeter": (20, 20)}, an image (default: flat).
+        embeddings : mapping, optional
+            Your own torch modules, by observation (default: built-in ones).
+        threads : int, optional
+            Threads (default: as many as torch uses).
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, or leave it out (default: "raise").
+        checkpoint_every : float
+            Seconds between two writes of ``out`` (default: 120 s).
+        tensorboard : path, optional
+            Folder for the logs of TensorBoard (default: none).
+        progress : bool or Progress, optional
+            True shows a progress bar on stderr (default: none).
+
+        Returns
+        -------
+        Network
+            The trained network; with ``patience``, the one with the lowest held-out loss.
+
+        Raises
+        ------
+        TrainingError
+            If the loss is not finite.
+        StorageError
+            If ``out`` cannot be written.
+        RunInterrupted
+            On Ctrl-C, after ``out`` has been written.
         """
         with torch_needed("Simulator.train"):
-            from ars.network.checkpoint import load_training, training_path
-            from ars.network.model.core import NetworkConfig
             from ars.network.train.fit import train_simulator
-            from ars.network.train.training import TrainingConfig
-        choice("on_failure", on_failure, ("raise", "zero", "skip"))
+        check_on_failure(on_failure)
+        settings = {
+            "traces": traces,
+            "batch_size": batch_size,
+            "lr": lr,
+            "seed": seed,
+            "held_out": held_out,
+            "patience": patience,
+            "train_on": train_on,
+            "max_rejected": max_rejected,
+        }
         sizes = {"lstm_dim": lstm_dim, "lstm_depth": lstm_depth, "components": components}
-        if seed is None and resume and out is not None and training_path(out).exists():
-            seed = int(load_training(training_path(out), embeddings).about["config"]["seed"])
-        config = TrainingConfig(
-            traces=integer("traces", traces, 1, 2**40),
-            batch_size=integer("batch_size", batch_size, 1, 2**20),
-            lr=lr,
-            seed=seed_or_random(seed),
-            held_out=integer("held_out", held_out, 0, 2**31),
-            patience=patience,
-            train_on=train_on,
-            max_rejected=integer("max_rejected", max_rejected, 1, 2**31),
-        )
+        sizes = {name: size for name, size in sizes.items() if size is not None}
         return train_simulator(
             self,
-            config,
-            NetworkConfig.from_dict({**(architecture or {}), **sizes}),
+            chosen(TrainingConfig, "config", config, settings),
+            chosen(NetworkConfig, "network", network, {**(architecture or {}), **sizes}),
             data=data,
             out=out,
             resume=resume,
@@ -318,9 +418,9 @@ class Simulator(Identified):
         out: str | os.PathLike[str],
         seed: int | None = None,
         *,
-        shard_traces: int = 16_384,
+        shard_traces: int = SHARD_TRACES,
         max_rejected: int = 0,
-        on_failure: OnFailure = "raise",
+        on_failure: OnFailure = ON_FAILURE,
         progress: bool | Progress | None = None,
     ) -> Recording:
         """Draws prior traces until the folder ``out`` holds ``traces`` of them, for ``train(data=...)``.
@@ -328,121 +428,13 @@ class Simulator(Identified):
         The shards in the folder survive a crash. max_rejected: record also what rejected tries drew, up to so many
         tries of every loop entry; 64 is enough for train_on="all".
         """
-        with torch_needed("Simulator.record"):
-            from ars.store.shards import record
-        choice("on_failure", on_failure, ("raise", "zero", "skip"))
-        count, size = integer("traces", traces, 1, 2**40), integer("shard_traces", shard_traces, 1, 2**30)
         return record(
             self,
-            count,
+            traces,
             out,
             seed=seed,
-            shard_traces=size,
-            max_rejected=integer("max_rejected", max_rejected, 0, 2**31),
+            shard_traces=shard_traces,
+            max_rejected=max_rejected,
             on_failure=on_failure,
             progress=progress,
         )
-
-    def _prior_chunk(
-        self,
-        seed: int,
-        first_trace: int,
-        n: int,
-        *,
-        on_failure: OnFailure = "raise",
-        stop: threading.Event | None = None,
-        max_rejected: int = 0,
-        lease: int | None = None,
-        budget: Budget | None = None,
-    ) -> tuple[Columns, tuple[Site, ...]]:
-        """Traces first_trace .. first_trace + n - 1 of the prior run with this seed, in order, with the parameters of
-        their priors: what a network is trained on. Fewer come back if another thread sets ``stop``. max_rejected: they
-        come with what rejected tries drew, up to so many tries per loop entry. budget: their loops are estimated."""
-        flags = RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS
-        flags |= RunFlag.RECORD_REJECTED if max_rejected else RunFlag(0)
-        flags |= RunFlag.ESTIMATE if budget else RunFlag(0)
-        config = self._config(seed, n, flags, budget, first_trace=first_trace)._replace(max_rejected=max_rejected)
-        advice = self._replay(config, PriorProposer()).advice
-        recorder = Recorder(n, on_failure, NoProgress(), first=first_trace, seed=seed, advice=advice)
-        with self._exclusively(lease):
-            self._work(config, PriorProposer(), recorder, stop)
-            if failure := recorder.error():
-                raise failure
-            return recorder.columns(), recorder.sites
-
-    def _config(
-        self,
-        seed: int,
-        n_traces: int,
-        flags: RunFlag,
-        budget: Budget | None = None,
-        observed: Mapping[str, npt.NDArray[np.float64]] | None = None,
-        first_trace: int = 0,
-    ) -> RunConfig:
-        return RunConfig(
-            seed=seed,
-            n_traces=n_traces,
-            first_trace=first_of("first_trace", first_trace, n_traces),
-            flags=continuation_flags(self.continuations, flags),
-            tries_q=budget.N if budget else 0,
-            runs_p=budget.M if budget else 0,
-            max_workers=self._most_workers(flags),
-            max_tries=self.limits.max_tries,
-            trace_timeout=self.limits.trace_timeout,
-            try_timeout=self.limits.try_timeout,
-            observed=observed or {},
-        )
-
-    def _replay(self, config: RunConfig, proposer: Proposer) -> Replay:
-        """How its traces can be run again. No command line has proposals by hand, networks in memory, env or cwd."""
-        posterior = bool(config.flags & RunFlag.POSTERIOR)
-        options = self._options if posterior else ()
-        if options is None and not proposer.asks:
-            options = observe_options(config.observed)
-        command = self.command if self._listen is None else self._listen.command
-        return Replay(posterior, command, self.limits, None if self.env or self.cwd else options, self.continuations)
-
-    def _run(
-        self,
-        config: RunConfig,
-        proposer: Proposer,
-        on_failure: str,
-        progress: Progress,
-        result: Callable[[Recorder, Mapping[str, float]], _Result],
-        kept: KeptRun | None = None,
-        lease: int | None = None,
-    ) -> _Result:
-        """One run; whatever ends it early carries what had finished as ``partial``."""
-        recorder = Recorder(
-            config.n_traces,
-            on_failure,
-            progress,
-            first=config.first_trace,
-            seed=config.seed,
-            keeper=kept,
-            advice=self._replay(config, proposer).advice,
-        )
-        if kept is not None:
-            recorder.start(*kept.load(config.first_trace, config.n_traces))
-            recorder.resumed(kept.lost)
-        with self._exclusively(lease):
-            try:
-                self._work(config, proposer, recorder)
-            except (ArsError, RunInterrupted) as error:
-                error.partial = result(recorder, recorder.stats())
-                raise
-            finally:
-                progress.close()
-        found = result(recorder, recorder.stats())
-        if failure := recorder.error():
-            failure.partial = found
-            raise failure
-        if unkept := recorder.unkept():
-            unkept.partial = found
-            raise unkept
-        proposer.warn_after_run(recorder.columns(), recorder.sites)
-        if config.flags & RunFlag.POSTERIOR:
-            warn_of_impossible(recorder.columns(), recorder.sites)
-            report_continuations(recorder.columns(), recorder.sites)
-        recorder.warn_of_dropped()
-        return found

@@ -54,7 +54,7 @@ def test_its_draws_are_those_of_a_run_with_estimates(simulator: Callable[..., ar
     exactly = posterior(sim)
     sim._estimates_the_prior = True
     estimated = posterior(sim, budget=ars.Budget(M=1, N=2))
-    assert estimated.stats["snapshots"] > TRACES
+    assert estimated.stats["continuations"] > TRACES
     assert exactly["sum"].tobytes() == estimated["sum"].tobytes()
     assert exactly.log_weights("biased").tobytes() == estimated.log_weights("biased").tobytes()
     # The estimates add noise to the same answer.
@@ -85,7 +85,7 @@ def test_a_run_that_proposes_is_estimated_as_before(simulator: Callable[..., ars
     sim = simulator("nested")
     post = sim.posterior(NESTED.observed, 50, proposals={"a": ars.Prior()}, budget=ars.Budget(M=2, N=3), seed=3)
     assert post.run.proposed
-    assert post.stats["snapshots"] >= 100
+    assert post.stats["continuations"] >= 100
     assert (post.columns.loops["tries_q"] == 3).all()
     without = sim.posterior(NESTED.observed, 50, proposals={"a": ars.Normal(0.1, 1.0)}, budget=None, seed=3)
     with pytest.raises(WeightError, match="need estimates of p"):

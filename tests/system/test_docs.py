@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import inspect
 import re
 from pathlib import Path
@@ -13,9 +14,9 @@ from tests.system.build_helpers import Builder, Variant
 
 import ars
 from ars.cli import infer, train
+from ars.config import NetworkConfig, TrainingConfig
 
 pytest.importorskip("torch")
-from ars.network.model.core import NetworkConfig
 from ars.network.train.batches import _LARGEST_TREE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,10 +56,11 @@ def test_the_page_names_what_there_is() -> None:
     """Arguments, options and limits that the page mentions."""
     page = (ROOT / "docs/training.md").read_text()
     arguments = inspect.signature(ars.Simulator.train).parameters
+    fields = {field.name for group in (NetworkConfig, TrainingConfig) for field in dataclasses.fields(group)}
     for name in ("lstm_dim", "lstm_depth", "components", "batch_size", "lr", "architecture", "threads", "max_rejected"):
         assert name in arguments and f"`{name}" in page
-    assert set(re.findall(r"`([a-z]+_[a-z]+)`", page)) <= set(arguments) | set(NetworkConfig().to_dict())
-    assert f"{_LARGEST_TREE:,} draws" in page and f"max_rejected={arguments['max_rejected'].default}`" in page
+    assert set(re.findall(r"`([a-z]+_[a-z]+)`", page)) <= set(arguments) | fields
+    assert f"{_LARGEST_TREE:,} draws" in page and f"max_rejected={TrainingConfig.max_rejected}`" in page
     parsers = [argparse.ArgumentParser(), argparse.ArgumentParser()]
     train.add_arguments(parsers[0])
     infer.add_arguments(parsers[1])

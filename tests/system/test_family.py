@@ -105,7 +105,8 @@ def test_no_simulator_process_maps_libzmq_or_has_a_second_thread(csim: Callable[
 
 
 def test_continuations_under_p_ask_for_nothing(csim: Callable[[str], str]) -> None:
-    with ars.Simulator([csim("marsaglia")], workers=4) as sim:
+    """Forked ones: an entry that is estimated both ways asks twice, and which entries these are depends on timing."""
+    with ars.Simulator([csim("marsaglia")], workers=4, continuations="fork") as sim:
         ask = {"x1": ars.Uniform(-1, 1), "x2": lambda t: ars.Uniform(-1.0 + 0 * t["x1"], 1.0)}
         observe = {"y1": 0.1, "y2": 0.2}
         requests = {

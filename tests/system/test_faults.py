@@ -317,7 +317,7 @@ def test_a_system_without_processes_is_a_clear_error(start: Callable[..., ars.Si
     if os.getuid() == 0:
         pytest.skip("root has no limit of processes")
     sim = start("loops", 5)
-    sim._ready()
+    sim._processes.ready()
     assert sim.pid is not None
     (zygote,) = (member.pid for member in members(sim.pid) if member.role == "zygote")  # it forks the workers
     resource.prlimit(zygote, resource.RLIMIT_NPROC, (1, 1))

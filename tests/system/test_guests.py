@@ -63,11 +63,11 @@ def assert_same(found: ars.Posterior, right: ars.Posterior, but: Any = None) -> 
 
 def says_on_stderr(sim: ars.Simulator, words: str) -> bool:
     """Its last lines come through a pipe, so perhaps in a moment."""
-    assert sim._session is not None
+    assert sim._processes.session is not None
     deadline = time.monotonic() + 10
-    while words not in sim._session._family.stderr_text() and time.monotonic() < deadline:
+    while words not in sim._processes.session._family.stderr_text() and time.monotonic() < deadline:
         time.sleep(0.02)
-    return words in sim._session._family.stderr_text()
+    return words in sim._processes.session._family.stderr_text()
 
 
 HARMLESS = (
@@ -174,7 +174,7 @@ def test_a_process_that_it_forked_takes_no_part(guest: Callable[..., ars.Simulat
     """It is told so on stderr, and ends; its parent's trace has none of its draws."""
     sim = guest("forks_child")
     assert not posterior(sim).failures
-    assert not any(site.address.endswith("in the child") for site in sim._ready().known_sites)
+    assert not any(site.address.endswith("in the child") for site in sim._processes.ready().known_sites)
     assert says_on_stderr(sim, "forked by the simulator itself")
 
 

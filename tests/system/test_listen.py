@@ -150,6 +150,8 @@ def test_a_simulator_that_is_lost_is_waited_for_again(
         *more,
         "--resume",
         str(tmp_path / "run"),
+        "--continuations",
+        "fork",
         "--",
         "./truncated_normal",
     )

@@ -18,11 +18,11 @@ from tests.system.build_helpers import Builder, Variant
 import ars
 from ars import _native as native
 from ars._native import NO_SITE
+from ars.config import NetworkConfig
 from ars.wire import PRIOR, Replies, SiteTable, StepBatch
 
 torch = pytest.importorskip("torch")
 from ars.network import ProposalNetwork, SiteSpec, Vocabulary  # noqa: E402
-from ars.network.model.core import NetworkConfig  # noqa: E402
 from ars.network.serve import proposer  # noqa: E402
 
 pytestmark = [

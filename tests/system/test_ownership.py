@@ -157,16 +157,23 @@ def test_two_hundred_simulators_leave_nothing(csim: Callable[[str], str]) -> Non
 DAEMON = """
 sim = ars.Simulator(path, workers=1)
 sim.prior(1, seed=1)
-thread = threading.Thread(target=lambda: sim.prior(100_000_000, seed=2), daemon=True)
+def run():
+    try:
+        sim.prior(100_000_000, seed=2)
+    except ars.RunInterrupted:
+        print("stopped", flush=True)
+thread = threading.Thread(target=run, daemon=True)
 thread.start()
-while not sim._use.busy.locked(): time.sleep(0.001)
+while not sim._processes.use.busy.locked(): time.sleep(0.001)
 time.sleep(0.2)
 print(sim.pid, flush=True)
 """
 
 
 def test_an_interpreter_that_ends_in_the_middle_of_a_daemon_threads_run(csim: Callable[[str], str]) -> None:
-    pid = int(run_alone(DAEMON, csim("gaussian")))
+    """It waits until the run has stopped. A thread that it ends inside of C++ code, such as numpy's, aborts it."""
+    pid, stopped = run_alone(DAEMON, csim("gaussian")).split()
+    assert stopped == "stopped"
     assert not os.path.exists(f"/proc/{pid}")
 
 
@@ -201,7 +208,7 @@ def go_on():
     except ars.RunInterrupted: stop.set()
 thread = threading.Thread(target=go_on)
 thread.start()
-while not sim._use.busy.locked(): time.sleep(0.001)
+while not sim._processes.use.busy.locked(): time.sleep(0.001)
 child = os.fork()
 if child == 0:
     good = len(sim.prior(20, seed=1)) == 20   # the lock of the parent's thread is not held here
@@ -225,7 +232,7 @@ def test_a_forked_copy_has_nothing_to_do_with_ours(code: str, csim: Callable[[st
 
 
 def _until_running(sim: ars.Simulator) -> None:
-    while not sim._use.busy.locked():
+    while not sim._processes.use.busy.locked():
         time.sleep(0.001)
 
 

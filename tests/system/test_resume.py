@@ -297,8 +297,8 @@ def test_sites_of_another_family_keep_their_names(one_run: Path, tmp_path: Path)
     for seed in range(8):
         with ars.Simulator([one_run / "sim"], workers=1) as sim:
             sim.prior(1, seed=seed)
-            assert sim._session is not None
-            orders.add(tuple(site.name for site in sim._session.known_sites))
+            assert sim._processes.session is not None
+            orders.add(tuple(site.name for site in sim._processes.session.known_sites))
             folder = Path(shutil.copytree(one_run / "run", tmp_path / f"run{seed}"))
             assert Bits.of(run(sim, 80, folder)) == whole
     assert len(orders) > 1

@@ -91,8 +91,8 @@ def test_the_socket_and_the_memory_are_ours_alone(simulator: Callable[..., ars.S
     before = set(os.listdir("/dev/shm"))
     sim = simulator("truncated_normal", workers=1)
     sim.prior(10, seed=1)
-    assert sim._session is not None
-    family = sim._session._family
+    assert sim._processes.session is not None
+    family = sim._processes.session._family
     assert os.stat(family.directory).st_mode & 0o777 == 0o700
     assert os.stat(family.directory).st_uid == os.geteuid()
     assert family.endpoint == f"ipc://{family.directory}/host"
@@ -114,10 +114,10 @@ def test_a_stranger_at_our_socket_is_not_heard(simulator: Callable[..., ars.Simu
     """One of our own user: others cannot reach it. It says HELLO with another token, and what a host may say."""
     sim = simulator("truncated_normal", workers=2)
     sim.prior(1, seed=1)
-    assert sim._session is not None
+    assert sim._processes.session is not None
     context = zmq.Context()
     stranger = context.socket(zmq.DEALER)
-    stranger.connect(sim._session._family.endpoint)
+    stranger.connect(sim._processes.session._family.endpoint)
     for _ in range(300):
         stranger.send(wire.encode_hello(wire.Hello(2, 2, 1, 1, 1, "0" * 32)))
         stranger.send(wire.encode_error("give up"))

@@ -185,7 +185,7 @@ def test_a_name_that_no_trace_draws_is_reported(fake: Callable[..., ars.Simulato
 
 def test_ctrl_c_keeps_what_had_finished_and_the_session(fake: Callable[..., ars.Simulator]) -> None:
     sim = fake("hang")
-    sim._ready()
+    sim._processes.ready()
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt) as caught:
         sim.prior(100)
@@ -198,7 +198,7 @@ def test_ctrl_c_keeps_what_had_finished_and_the_session(fake: Callable[..., ars.
 
 def test_ctrl_c_ends_a_host_that_does_not_listen(fake: Callable[..., ars.Simulator]) -> None:
     sim = fake("deaf")
-    sim._ready()
+    sim._processes.ready()
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     started = time.monotonic()
     with pytest.raises(ars.RunInterrupted):
@@ -209,7 +209,7 @@ def test_ctrl_c_ends_a_host_that_does_not_listen(fake: Callable[..., ars.Simulat
 
 def test_one_run_at_a_time(fake: Callable[..., ars.Simulator]) -> None:
     sim = fake()
-    with pytest.raises(RuntimeError, match="in the middle of a run"), sim._exclusively():
+    with pytest.raises(RuntimeError, match="in the middle of a run"), sim._processes.exclusively():
         sim.prior(1)
 
 

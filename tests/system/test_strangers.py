@@ -159,8 +159,8 @@ def test_a_stranger_who_left_is_not_taken_for_the_simulator(waiting: Waiting, ri
     waiting.simulator_comes()
     with coming.result(LIMIT) as sim:
         assert_right(sim, right)
-        assert sim._session is not None
-        assert not sim._session._family.exited()  # asked in a run whenever nothing has come for a while
+        assert sim._processes.session is not None
+        assert not sim._processes.session._family.exited()  # asked in a run whenever nothing has come for a while
         assert_right(sim, right)
         assert sim.running
 
@@ -244,7 +244,7 @@ def test_close_ends_the_wait_for_a_simulator(waiting: Waiting) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    while not sim._use.busy.locked():
+    while not sim._processes.use.busy.locked():
         time.sleep(0.001)
     process.kill()
     process.wait()

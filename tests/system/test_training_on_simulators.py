@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 
 import ars
+from ars.config import NetworkConfig, TrainingConfig
 
 pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 from ars.errors import ShardError
 from ars.network.facade import Network
-from ars.network.model.core import NetworkConfig
 from ars.network.train.fit import train_simulator
-from ars.network.train.training import TrainingConfig
 from ars.store.shards import record
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")

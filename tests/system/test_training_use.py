@@ -145,7 +145,7 @@ def test_a_full_disk_ends_the_training_and_the_last_good_checkpoint_remains(
     with ars.Simulator([csim("gaussian"), "2"], workers=2) as sim:
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", full)
-            with pytest.raises(StorageError, match=r"the disk is full\. What was there before is unchanged"):
+            with pytest.raises(StorageError, match=r"the disk is full\. A file that was there is unchanged"):
                 sim.train(2000, 8, **options)
         assert sorted(p.name for p in tmp_path.iterdir()) == ["net.safetensors", "net.training.safetensors"]
         ars.Network.load(file)

@@ -13,13 +13,14 @@ from column_builder import Sample, Trace, observation, pack
 
 from ars._native import DistKind, SiteKind
 from ars.columns import Site
+from ars.config import NetworkConfig
 
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
 from ars.errors import CheckpointError, StorageError  # noqa: E402
 from ars.network.checkpoint import TrainingState, load_training, save_training  # noqa: E402
 from ars.network.facade import Network  # noqa: E402
-from ars.network.model.core import NetworkConfig, ProposalNetwork  # noqa: E402
+from ars.network.model.core import ProposalNetwork  # noqa: E402
 from ars.network.model.trace_batch import TraceBatch  # noqa: E402
 from ars.network.model.vocabulary import Vocabulary  # noqa: E402
 from ars.network.train.batches import Batcher  # noqa: E402

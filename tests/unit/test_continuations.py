@@ -28,8 +28,10 @@ from ars.proposers import Proposer
 from ars.results.continuations import how_estimated, reason_in_words, report_continuations
 from ars.results.system_calls import system_call
 from ars.runtime.limits import Limits
+from ars.runtime.processes import Processes
 from ars.runtime.recorder import Recorder
 from ars.runtime.replay_advice import Replay
+from ars.runtime.setup import Setup
 from ars.store.identity import digest, run_identity
 from ars.store.shards import decode_shard, encode_shard
 from ars.wire import RunConfig, decode_run, encode_run
@@ -49,8 +51,7 @@ def rewound(pages: int = 20, site: int = DRAW) -> Loop:
 
 
 def checked(method: int = LoopMethod.CHECKED, site: int = DRAW) -> Loop:
-    reason = ForkReason.MISMATCH if method == LoopMethod.MISMATCH else 0
-    return Loop(site, **ESTIMATED, forks=6, rewinds=7, method=method, reason=reason, pages=12)
+    return Loop(site, **ESTIMATED, forks=6, rewinds=7, method=method, pages=12)
 
 
 def packed(*loops: Loop) -> Columns:
@@ -86,12 +87,12 @@ def test_another_mode_is_refused(wrong: Any) -> None:
     [("auto", RunFlag.REWIND), ("fork", RunFlag(0)), ("check", RunFlag.REWIND | RunFlag.CHECK)],
 )
 def test_runs_that_estimate_carry_the_mode_as_flags(mode: Any, more: RunFlag) -> None:
-    sim = ars.Simulator(["./sim"], continuations=mode)
-    config = sim._config(1, 10, RunFlag.POSTERIOR | RunFlag.ESTIMATE, ars.Budget(M=2, N=3))
+    setup = Setup(("./sim",), continuations=mode)
+    config = setup.run_config(1, 10, RunFlag.POSTERIOR | RunFlag.ESTIMATE, budget=ars.Budget(M=2, N=3))
     assert config.flags == RunFlag.POSTERIOR | RunFlag.ESTIMATE | more
     assert decode_run(encode_run(config, 1))[1].flags == config.flags
     plain = RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS
-    assert sim._config(1, 10, plain).flags == plain
+    assert setup.run_config(1, 10, plain).flags == plain
 
 
 def test_the_mode_is_no_part_of_a_runs_identity() -> None:
@@ -178,6 +179,11 @@ def test_the_reason_is_one_clause_if_it_holds_for_all_entries() -> None:
     found = summary(*[forked(ForkReason.SYSCALL, 1)] * 3)
     assert found.reason == "system call write cannot be undone"
     assert found.method == "fork"
+
+
+def test_a_mismatch_is_a_reason_by_itself() -> None:
+    found = summary(checked(LoopMethod.MISMATCH), forked(ForkReason.MISMATCH))
+    assert (found.method, found.reason) == ("fork", "rewinding and forking gave different numbers")
 
 
 def test_several_reasons_are_counted_the_most_frequent_first() -> None:
@@ -296,7 +302,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
         seen: list[RunConfig] = []
 
         def work(
-            self: ars.Simulator,
+            self: Processes,
             config: RunConfig,
             proposer: Proposer,
             recorder: Recorder,
@@ -312,7 +318,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
             recorder.sites = SITES
             recorder.take(columns._replace(loops=loops), lambda: SITES, lambda: "")
 
-        monkeypatch.setattr(ars.Simulator, "_work", work)
+        monkeypatch.setattr(Processes, "work", work)
         return seen
 
     return give

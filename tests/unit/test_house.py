@@ -166,3 +166,19 @@ def test_errors_live_in_one_file_and_are_exported() -> None:
                 bases = " ".join(ast.unparse(base) for base in node.bases)
                 is_error = bool(re.search(r"(Error|Exception|Warning|Interrupt)\b", bases))
                 assert not is_error or f"{module}.{node.name}" in private, f"{module}.{node.name} belongs in errors.py"
+
+
+# ---- seams -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_simulator_has_its_processes_and_is_none_of_them() -> None:
+    import ars
+    from ars.runtime.processes import Processes
+
+    assert ars.Simulator.__mro__ == (ars.Simulator, object)
+    assert Processes.__mro__ == (Processes, object)
+
+
+def test_loggers_are_named_like_their_modules() -> None:
+    for module, path in MODULES.items():
+        assert set(re.findall(r"getLogger\((.*?)\)", path.read_text())) <= {"__name__"}, module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Sequence
 
@@ -140,6 +141,27 @@ def test_a_trace_that_is_served_step_by_step_is_as_in_training(network: Proposal
             states[n] = state
     proposer.end_trace(np.arange(7, dtype=np.uint64))
     assert proposer.pool.live == 0
+
+
+@pytest.mark.parametrize("components", [1, 2, 3, 10])
+def test_a_proposal_does_not_depend_on_its_place_in_the_batch(components: int) -> None:
+    """Products of 5 to 7 and of 9 to 11 columns would: a head has 3 per component."""
+    vocabulary = Vocabulary([SiteSpec(f"s{i}", kind, len(p)) for i, (kind, p) in enumerate(PRIORS)])
+    config = dataclasses.replace(SIZES, components=components, head_hidden=64)
+    network = ProposalNetwork(config, vocabulary, {"y": (2,)}, seed=1).eval()
+    with torch.no_grad():  # the initial weights of a head's last layer are 0
+        for parameter in network.parameters():
+            parameter.add_(0.15 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)))
+    rows = [(n, 0, 1, 0, [(0, 0, -1.0 + n / 10)]) for n in range(37)]
+
+    def proposals(order: Sequence[int]) -> list[bytes]:
+        replies = ask(NetworkProposer(network, OBSERVED), *(rows[n] for n in order))
+        return [bytes(replies.proposals[list(order).index(n)]) for n in range(len(rows))]
+
+    expected = proposals(range(len(rows)))
+    assert len(set(expected)) == len(rows)
+    for seed in range(3):
+        assert proposals(np.random.default_rng(seed).permutation(len(rows)).tolist()) == expected
 
 
 def usual(network: ProposalNetwork) -> UsualPriors:

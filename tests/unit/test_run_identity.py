@@ -142,8 +142,9 @@ def test_networks_are_known_by_all_that_they_hold() -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("safetensors")
     from ars._native import DistKind
+    from ars.config import NetworkConfig
     from ars.network.facade import Network
-    from ars.network.model.core import NetworkConfig, ProposalNetwork
+    from ars.network.model.core import ProposalNetwork
     from ars.network.model.vocabulary import SiteSpec, Vocabulary
     from ars.store.identity import network_identity
 

@@ -10,16 +10,18 @@ import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import numpy as np
 
+from ars.arguments import InLoops
 from ars.budget import Budget
 from ars.cli.options import (
     UsageError,
     add_continuations,
     add_limits,
     add_listen,
+    add_on_failure,
     add_seed,
     add_simulator,
     add_workers,
@@ -28,6 +30,7 @@ from ars.cli.options import (
     not_negative,
     open_simulator,
 )
+from ars.posterior_options import PosteriorOptions
 from ars.store.saved import SUFFIXES, check_netcdf
 
 if TYPE_CHECKING:
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from ars.posterior import Posterior
 
 HELP = "Infer what a simulator did, given data."
-_IN_LOOPS = "proposal"
 
 
 _CODES = """exit codes: 0 all went well; 1 the run failed, or no trace has weight; 2 wrong arguments; 3 --require-ess or
@@ -50,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_workers(parser)
     add_data(parser)
     parser.add_argument("--traces", type=at_least(1), default=10_000, metavar="N", help="default: 10,000")
-    parser.add_argument("--on-failure", choices=("raise", "zero", "skip"), default="raise", help="for traces that fail")
+    add_on_failure(parser)
     add_seed(parser)
     parser.add_argument(
         "--out",
@@ -113,7 +115,9 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         help=f"of every loop (default: {Budget().M} {Budget().N}); no effect without --network",
     )
     parser.add_argument(
-        "--in-loops", choices=("proposal", "prior"), help=f"who proposes in loops (default: {_IN_LOOPS})"
+        "--in-loops",
+        choices=get_args(InLoops),
+        help=f"who proposes in loops (default: {PosteriorOptions.in_loops})",
     )
 
 
@@ -122,7 +126,7 @@ def run_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "network": read_network(arguments),
         "budget": Budget(*(arguments.budget or ())),
-        "in_loops": arguments.in_loops or _IN_LOOPS,
+        "in_loops": arguments.in_loops or PosteriorOptions.in_loops,
     }
 
 
@@ -278,7 +282,7 @@ def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posteri
 def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> Posterior:
     options = run_options(arguments)
     with open_simulator(arguments) as sim:
-        sim._options = given_options(arguments)
+        sim._runs.options = given_options(arguments)
         try:
             return sim.posterior(
                 data,

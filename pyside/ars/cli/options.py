@@ -6,11 +6,14 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from ars import Limits
 from ars._native import LIMITS, Limit
-from ars.arguments import LARGEST_SEED
+from ars.arguments import LARGEST_SEED, ON_FAILURE, OnFailure
+from ars.config import Setting, setting_of
 from ars.continuations import MODES
 
 if TYPE_CHECKING:
@@ -21,12 +24,15 @@ __all__ = [
     "add_continuations",
     "add_limits",
     "add_listen",
+    "add_on_failure",
     "add_out",
     "add_seed",
+    "add_settings",
     "add_simulator",
     "add_workers",
     "at_least",
     "check_simulator",
+    "given_settings",
     "limits",
     "not_negative",
     "number_of_bytes",
@@ -34,15 +40,7 @@ __all__ = [
     "positive",
 ]
 
-_LIMITS = (
-    "trace_timeout",
-    "try_timeout",
-    "max_tries",
-    "max_snapshots",
-    "max_processes",
-    "max_memory",
-    "max_restarts",
-)
+_LIMITS = tuple(field.name for field in fields(Limits) if field.name != "startup_timeout")
 _WORKERS = (
     f"{LIMITS['workers'].meaning} (default: {LIMITS['workers_per_core'].default} per core, "
     f"{LIMITS['asking_per_core'].default} per core where proposals are asked for)"
@@ -155,6 +153,39 @@ def add_seed(parser: argparse.ArgumentParser, *, required: bool = False, default
         metavar="N",
         help=f"0 to 2**64 - 1; the same seed gives the same result ({otherwise})",
     )
+
+
+def add_on_failure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--on-failure",
+        choices=get_args(OnFailure),
+        default=ON_FAILURE,
+        help=f"for traces that fail (default: {ON_FAILURE})",
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser, config: type, *names: str) -> None:
+    """Options for these fields of a configuration, which has their defaults, ranges and meanings. ``given_settings``
+    has those that were given."""
+    for name in names:
+        setting, default = setting_of(config, name)
+        shown = f"{default:,}" if setting.whole and not setting.choices else default
+        help_ = f"{setting.meaning} (default: {shown})"
+        parser.add_argument(f"--{name.replace('_', '-')}", **_kind_of(setting), help=help_)
+
+
+def _kind_of(setting: Setting) -> dict[str, Any]:
+    if setting.choices:
+        return {"choices": setting.choices}
+    if setting.whole:
+        return {"type": at_least(int(setting.least), int(setting.most)), "metavar": "N"}
+    return {"type": positive, "metavar": "X"}
+
+
+def given_settings(arguments: argparse.Namespace, config: type) -> dict[str, Any]:
+    """The fields of a configuration that options of ``add_settings`` gave."""
+    names = (field.name for field in fields(config))
+    return {name: value for name in names if (value := getattr(arguments, name, None)) is not None}
 
 
 class _Renamed(argparse.Action):

@@ -85,7 +85,7 @@ def _data(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _worker(sim: Simulator) -> int:
     """The process that will run the trace: the only child of the zygote."""
-    zygote = sim._ready().hello.zygote_pid
+    zygote = sim._processes.ready().hello.zygote_pid
     path = Path(f"/proc/{zygote}/task/{zygote}/children")
     for _ in range(1000):
         if pids := path.read_text().split():

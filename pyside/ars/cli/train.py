@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ars.cli.options import (
     UsageError,
     add_limits,
     add_listen,
+    add_on_failure,
     add_seed,
+    add_settings,
     add_simulator,
     add_workers,
     at_least,
     check_simulator,
+    given_settings,
     open_simulator,
-    positive,
 )
+from ars.config import NetworkConfig, TrainingConfig
+
+if TYPE_CHECKING:
+    from ars.simulator import Simulator
+    from ars.store.shards import Recording
 
 HELP = "Train a proposal network on a simulator's prior traces."
 
@@ -24,18 +32,9 @@ HELP = "Train a proposal network on a simulator's prior traces."
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser, needed=False)
     add_workers(parser)
-    parser.add_argument("--traces", type=at_least(1), default=1_000_000, metavar="N", help="default: 1,000,000")
-    parser.add_argument("--lstm-dim", type=at_least(1), default=512, metavar="N", help="default: 512")
-    parser.add_argument("--lstm-depth", type=at_least(1), default=1, metavar="N", help="default: 1")
-    parser.add_argument("--components", type=at_least(1), default=10, metavar="N", help="of a mixture; default: 10")
-    parser.add_argument("--batch-size", type=at_least(1), default=512, metavar="N", help="default: 512")
-    parser.add_argument("--lr", type=positive, default=1e-3, metavar="X", help="learning rate; default: 0.001")
-    parser.add_argument(
-        "--held-out", type=at_least(1), default=0, metavar="N", help="traces to judge by, never trained on"
-    )
-    parser.add_argument(
-        "--patience", type=at_least(1), default=0, metavar="N", help="stop after N evaluations that are not better"
-    )
+    add_settings(parser, TrainingConfig, "traces")
+    add_settings(parser, NetworkConfig, "lstm_dim", "lstm_depth", "components")
+    add_settings(parser, TrainingConfig, "batch_size", "lr", "held_out", "patience")
     add_seed(parser)
     add_limits(parser)
     add_listen(parser)
@@ -46,19 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", type=at_least(1), metavar="N", help="first record N traces into the folder of --data"
     )
-    parser.add_argument(
-        "--train-on",
-        choices=("accepted", "all"),
-        default="accepted",
-        help="the draws that rejection loops accept (default), or all",
-    )
-    parser.add_argument(
-        "--max-rejected",
-        type=at_least(1),
-        default=64,
-        metavar="N",
-        help="with --train-on all: rejected tries per loop entry that are used; default: 64",
-    )
+    add_settings(parser, TrainingConfig, "train_on", "max_rejected")
     parser.add_argument("--resume", action="store_true", help="go on with the training of --out, if it has one")
     parser.add_argument(
         "--shape",
@@ -68,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=20x20",
         help="the shape of an observation that is an image; may be repeated",
     )
-    parser.add_argument("--on-failure", choices=("raise", "skip"), default="raise", help="for traces that fail")
+    add_on_failure(parser)
     parser.add_argument("--threads", type=at_least(1), metavar="N", help="of torch (default: all cores)")
     parser.add_argument("--tensorboard", type=Path, metavar="DIR", help="write curves for TensorBoard")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -91,37 +78,18 @@ def run(arguments: argparse.Namespace) -> int:
     check_simulator(arguments)
     if arguments.record is not None and arguments.data is None:
         raise UsageError("--record needs --data, the folder for the traces")
-    shown = not arguments.quiet
+    config = TrainingConfig(**given_settings(arguments, TrainingConfig))
     with open_simulator(arguments) as sim:
         try:
             if arguments.record is not None:
-                max_rejected = arguments.max_rejected if arguments.train_on == "all" else 0
-                print(
-                    sim.record(
-                        arguments.record,
-                        arguments.data,
-                        seed=arguments.seed,
-                        max_rejected=max_rejected,
-                        on_failure=arguments.on_failure,
-                        progress=shown,
-                    )
-                )
+                print(_record(sim, arguments, config))
             network = sim.train(
-                arguments.traces,
-                arguments.lstm_dim,
-                arguments.lstm_depth,
-                arguments.batch_size,
-                seed=arguments.seed,
+                config=config,
+                network=NetworkConfig(**given_settings(arguments, NetworkConfig)),
                 data=arguments.data,
                 out=arguments.out,
                 resume=arguments.resume,
-                progress=shown,
-                components=arguments.components,
-                lr=arguments.lr,
-                held_out=arguments.held_out,
-                patience=arguments.patience,
-                train_on=arguments.train_on,
-                max_rejected=arguments.max_rejected,
+                progress=not arguments.quiet,
                 shapes=dict(arguments.shape),
                 threads=arguments.threads,
                 on_failure=arguments.on_failure,
@@ -134,3 +102,14 @@ def run(arguments: argparse.Namespace) -> int:
     print(network)
     print(f"{network.history}\nseed {network.training['seed']}; written to {arguments.out}")
     return 0
+
+
+def _record(sim: Simulator, arguments: argparse.Namespace, config: TrainingConfig) -> Recording:
+    return sim.record(
+        arguments.record,
+        arguments.data,
+        seed=config.seed,
+        max_rejected=config.max_rejected if config.train_on == "all" else 0,
+        on_failure=arguments.on_failure,
+        progress=not arguments.quiet,
+    )

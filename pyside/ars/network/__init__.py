@@ -5,8 +5,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from ars.config import NetworkConfig
+
 if TYPE_CHECKING:
-    from ars.network.model.core import Group, Growth, NetworkConfig, ProposalNetwork
+    from ars.network.model.core import Group, Growth, ProposalNetwork
     from ars.network.model.trace_batch import TraceBatch
     from ars.network.model.vocabulary import SiteSpec, Vocabulary
 
@@ -15,7 +17,6 @@ __all__ = ["Group", "Growth", "NetworkConfig", "ProposalNetwork", "SiteSpec", "T
 _HOME: Final = {
     "Group": "core",
     "Growth": "core",
-    "NetworkConfig": "core",
     "ProposalNetwork": "core",
     "SiteSpec": "vocabulary",
     "TraceBatch": "trace_batch",

@@ -21,8 +21,9 @@ from safetensors.torch import save as pack_tensors
 from torch import Tensor, nn
 
 from ars._native import DistKind
+from ars.config import NetworkConfig
 from ars.errors import CheckpointError
-from ars.network.model.core import NetworkConfig, ProposalNetwork
+from ars.network.model.core import ProposalNetwork
 from ars.network.model.vocabulary import SiteSpec, Vocabulary
 from ars.store.files import parse_json, write_whole
 

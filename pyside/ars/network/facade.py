@@ -12,9 +12,10 @@ from torch import nn
 
 from ars._native import SiteKind
 from ars.columns import Site
+from ars.config import NetworkConfig
 from ars.errors import CheckpointError
 from ars.network.checkpoint import load_network, save_network
-from ars.network.model.core import NetworkConfig, ProposalNetwork
+from ars.network.model.core import ProposalNetwork
 from ars.network.model.vocabulary import Vocabulary
 from ars.network.train.history import TrainingHistory
 

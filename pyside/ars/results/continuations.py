@@ -77,8 +77,8 @@ def _methods(loops: Array) -> Array:
 
 def refused(loops: Array) -> Booleans:
     """For every loop entry, whether it was forked, or its forked numbers were used, although rewinding was allowed."""
-    forked = np.isin(loops["method"], (LoopMethod.FORK, LoopMethod.MISMATCH))
-    return np.asarray(forked & (loops["reason"] != ForkReason.NONE))
+    forked = (loops["method"] == LoopMethod.FORK) & (loops["reason"] != ForkReason.NONE)
+    return np.asarray(forked | (loops["method"] == LoopMethod.MISMATCH))
 
 
 def how_estimated(loops: Array) -> Estimation:
@@ -110,9 +110,8 @@ def how_estimated(loops: Array) -> Estimation:
 def _reasons(loops: Array) -> str:
     """The reasons for forks, the most frequent first, with the number of entries unless one reason holds for all."""
     forked = loops[refused(loops)]
-    pairs, counts = np.unique(
-        np.stack([forked["reason"].astype(np.int64), forked["detail"].astype(np.int64)]), axis=1, return_counts=True
-    )
+    reason = np.where(forked["method"] == LoopMethod.MISMATCH, ForkReason.MISMATCH, forked["reason"])
+    pairs, counts = np.unique(np.stack([reason, forked["detail"]]).astype(np.int64), axis=1, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     words = [reason_in_words(*pairs[:, i].tolist()) for i in order]
     if len(words) == 1 and len(forked) == np.count_nonzero(_methods(loops) != LoopMethod.NONE):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ars._native import NO_SITE, SiteKind
-from ars.columns import Array, Columns, Integers, Site, merge
+from ars.columns import Columns, Site, merge, renumber
 from ars.failures import Failures
 from ars.results.recorded import RATES
 
@@ -112,19 +112,7 @@ def _renumbered(columns: Columns, old: Sequence[Site], new: Sequence[Site]) -> C
     table = np.full(max(site.id for site in old) + 1, NO_SITE, np.int64)
     for site in old:
         table[site.id] = numbers[site.kind, site.address]
-    changed = {name: _mapped(getattr(columns, name), ("site",), table) for name in _WITH_SITES}
-    return columns._replace(**changed, failures=_mapped(columns.failures, ("site", "loop"), table))
-
-
-_WITH_SITES = ("samples", "observes", "results", "loops", "tries", "rejected")
-
-
-def _mapped(items: Array, fields: Sequence[str], table: Integers) -> Array:
-    items = items.copy()
-    for field in fields:
-        known = items[field] < len(table)  # NO_SITE is not
-        items[field][known] = table[items[field][known]]
-    return items
+    return renumber(columns, table)
 
 
 # ---- what else a run says --------------------------------------------------------------------------------------------

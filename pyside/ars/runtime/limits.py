@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from ars._native import LIMITS
 from ars.arguments import integer, seconds
@@ -14,6 +15,7 @@ from ars.arguments import integer, seconds
 __all__ = ["Limits", "half_of_memory", "limited"]
 
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
+_OF_THE_PROCESSES = ("max_restarts", "startup_timeout")  # which no trace notices
 
 
 def half_of_memory() -> int:
@@ -31,9 +33,43 @@ def limited(name: str, value: object) -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a Simulator; each is an argument of it, and an option of the commands that start one.
+    """Limits of a simulator, for ``Simulator(limits=...)``. Each is also an argument of Simulator.
 
-    Their defaults and meanings are in bridge/common/limits_table.h.
+    Parameters
+    ----------
+    trace_timeout : float
+        Seconds that a trace may take of its own time, 0 for no limit (default: 60 s). Waiting for proposals or for a
+        core does not count. Proposals written by hand may take as long again.
+    try_timeout : float
+        Seconds that one try of a loop may take, 0 for no limit (default: no limit).
+    max_tries : int
+        Tries per loop entry, and per continuation (default: 10,000,000).
+    max_snapshots : int or None
+        Snapshots per worker, so the number of loops that one trace may enter (default: None, 256, or fewer if many
+        workers leave no room).
+    max_processes : int
+        Workers, snapshots and continuations alive at once (default: 4,096).
+    max_memory : int or None
+        Bytes that each process may allocate on top of those of the initialised simulator, 0 for no limit
+        (default: None, half of RAM).
+    max_restarts : int
+        Restarts of a lost simulator in a row without a finished trace (default: 3).
+    startup_timeout : float
+        Seconds until the simulator begins its first trace (default: 60 s).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a limit is not a number, or out of range. The message names the field.
+
+    Notes
+    -----
+    Defaults and ranges are those of bridge/common/limits_table.h, which libars and ``--help`` read, too.
+
+    Examples
+    --------
+    >>> Limits(trace_timeout=5, max_memory=2 << 30).max_restarts
+    3
     """
 
     trace_timeout: float = float(LIMITS["trace_timeout"].standard)
@@ -41,18 +77,29 @@ class Limits:
     max_tries: int = LIMITS["max_tries"].standard
     max_snapshots: int | None = None  # None: libars takes the default, or fewer if many workers leave no room
     max_processes: int = LIMITS["max_processes"].standard
-    max_memory: int | None = None  # bytes, on top of what the initialised simulator has; None: half of RAM
+    max_memory: int | None = None  # None: half of RAM
+    max_restarts: int = LIMITS["max_restarts"].standard
+    startup_timeout: float = float(LIMITS["startup_timeout"].standard)
 
     def __post_init__(self) -> None:
-        set_ = object.__setattr__
-        set_(self, "trace_timeout", seconds("trace_timeout", self.trace_timeout, zero=True))
-        set_(self, "try_timeout", seconds("try_timeout", self.try_timeout, zero=True))
-        set_(self, "max_tries", limited("max_tries", self.max_tries))
-        set_(self, "max_processes", limited("max_processes", self.max_processes))
-        if self.max_snapshots is not None:
-            set_(self, "max_snapshots", limited("max_snapshots", self.max_snapshots))
-        if self.max_memory is not None:
-            set_(self, "max_memory", limited("max_memory", self.max_memory))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if LIMITS[field.name].unit == "s":
+                checked: float = seconds(field.name, value, zero=field.name != "startup_timeout")
+            elif value is None and field.default is None:
+                continue
+            else:
+                checked = limited(field.name, value)
+            object.__setattr__(self, field.name, checked)
+
+    def of_a_trace(self) -> dict[str, float | int | None]:
+        """The limits that can turn a finished trace into a failed one, or the reverse: they belong to a run's identity,
+        and to the command that repeats one of its traces."""
+        return {name: value for name, value in asdict(self).items() if name not in _OF_THE_PROCESSES}
+
+    def changed(self, given: Mapping[str, Any]) -> Limits:
+        """These limits with those that are given; None: as it is."""
+        return replace(self, **{name: value for name, value in given.items() if value is not None})
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """The variables that tell libars; what the user has set already stays."""

@@ -45,21 +45,22 @@ class _Held:
         if os.getpid() != self.owner:  # a forked copy: the objects are the parent's, and its threads are not here
             self._abandon()
             return
-        # The interpreter ends while a daemon thread is inside of libzmq. To close its socket now would abort.
-        in_use = self.user not in (None, threading.get_ident())
-        if in_use:
+        if self._used_by_another():  # the interpreter ends in the middle of a daemon thread's run
             self.stop()
         for end in self.endings:
             try:
                 end()
             except Exception:
                 _log.exception("the end of a simulator's processes failed")
-        if in_use:
+        if self._used_by_another():  # it is still inside of libzmq: to close its socket now would abort
             self._abandon()
             return
         for socket in reversed(self.sockets):
             socket.close(linger=0)
         self.context.term()
+
+    def _used_by_another(self) -> bool:
+        return self.user not in (None, threading.get_ident())
 
     def _abandon(self) -> None:
         """Keeps the objects for ever, so that pyzmq never finalises them, not even when modules are cleared at exit."""

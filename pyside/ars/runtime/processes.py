@@ -6,22 +6,20 @@ import contextlib
 import logging
 import os
 import resource
-import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
-from ars._native import LIMITS, Limit, RunFlag
-from ars.arguments import command_words, environment_variables, seconds
+from ars._native import RunFlag
 from ars.columns import Columns, Site
-from ars.continuations import Continuations, checked_mode
 from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
-from ars.proposers import Proposer
-from ars.runtime.keys import read_keys
-from ars.runtime.limits import Limits, limited
+from ars.progress import NoProgress
+from ars.proposers import PriorProposer, Proposer
 from ars.runtime.recorder import Recorder
-from ars.runtime.remote import Announce, Listen, listen_at
 from ars.runtime.session import Session
+from ars.runtime.setup import Setup
+from ars.runtime.started_files import StartedFiles, check_same
+from ars.store.identity import ELSEWHERE, behaviour
 from ars.wire import RunConfig
 
 __all__ = ["Processes"]
@@ -29,13 +27,9 @@ __all__ = ["Processes"]
 _log = logging.getLogger(__name__)
 
 _OTHER_DESCRIPTORS = 16  # that a simulator may have besides those for its workers
+_FIRST_TRACES = 4  # of the prior, that a simulator elsewhere is known by
+_STOP_WITHIN = 5.0  # seconds that a daemon thread's run has to stop when the interpreter ends
 _CLOSE_WITHIN = 15.0  # seconds that a run has to stop when another thread closes the simulator
-_MAX_RESTARTS = LIMITS["max_restarts"].standard
-_STARTUP_TIMEOUT = float(LIMITS["startup_timeout"].standard)
-
-
-def _workers(per_core: Limit) -> int:
-    return min(per_core.standard * len(os.sched_getaffinity(0)), LIMITS["workers"].most)
 
 
 def _advice(workers: int) -> str:
@@ -55,103 +49,32 @@ class _Use:
         self.closing = threading.Event()  # whoever runs is asked to stop
         self.closings = 0
 
+    def stop(self) -> None:
+        """At the end of the interpreter: the thread that runs is asked to stop, and waited for. Python ends the threads
+        that are left by unwinding their stacks, which aborts the process if one is inside of C++, such as numpy's."""
+        self.closing.set()
+        for thread in threading.enumerate():
+            if thread.ident == self.thread:
+                thread.join(_STOP_WITHIN)
+
 
 class Processes:
-    """How a simulator is started and what it may use (see Simulator), and its processes while they are there."""
+    """The processes of one simulator. What a run needs of them: ``lease``, ``exclusively``, ``work``.
 
-    _build = ""  # a digest of the code that runs; "": not known
+    A simulator that was rebuilt is started again before a run that keeps its traces; one that is rebuilt in the middle
+    of such a run, and lost, is not started again.
+    """
 
-    def __init__(
-        self,
-        command: Sequence[str] | str | os.PathLike[str],
-        workers: int | None = None,
-        *,
-        trace_timeout: float = Limits.trace_timeout,
-        try_timeout: float = Limits.try_timeout,
-        max_tries: int = Limits.max_tries,
-        max_snapshots: int | None = None,
-        max_processes: int = Limits.max_processes,
-        max_memory: int | None = None,
-        max_restarts: int = _MAX_RESTARTS,
-        startup_timeout: float = _STARTUP_TIMEOUT,
-        env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        show_stdout: bool = False,
-        continuations: Continuations = "auto",
-    ) -> None:
-        self.command = command_words(command)
-        self.workers = None if workers is None else limited("workers", workers)
-        self.limits = Limits(trace_timeout, try_timeout, max_tries, max_snapshots, max_processes, max_memory)
-        self.max_restarts = limited("max_restarts", max_restarts)
-        self.startup_timeout = seconds("startup_timeout", startup_timeout, zero=False)
-        self.env = environment_variables(env)
-        self.cwd = None if cwd is None else os.fspath(cwd)
-        self.show_stdout = bool(show_stdout)
-        self.continuations = checked_mode(continuations)
-        self._listen: Listen | None = None
-        self._use = _Use()
-        self._session: Session | None = None
-
-    @classmethod
-    def listen(
-        cls,
-        endpoint: str,
-        key: str | os.PathLike[str] | None = None,
-        *,
-        insecure_loopback: bool = False,
-        startup_timeout: float = _STARTUP_TIMEOUT,
-        command: Sequence[str] | str | os.PathLike[str] | None = None,
-        announce: Announce | None = None,
-        **limits: Any,
-    ) -> Self:
-        """A simulator that is started elsewhere, by hand or by a batch system, and comes to us at tcp://ADDRESS:PORT.
-
-        key: the controller.key of a pair that ``ars keygen`` made. The simulator is started with
-        ``ARS_ENDPOINT=tcp://OUR_HOST:PORT ARS_KEY=simulator.key``; this call waits for it, at most startup_timeout
-        seconds. If it is lost, the run waits for another. limits: as of Simulator, and ``continuations``; the number of
-        workers and the limits on processes, snapshots and memory are set where it is started. insecure_loopback: no
-        keys, for tcp://127.0.0.1:PORT on a machine without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
-        command: the remote command line; used only to label the run. announce: called whenever the wait begins, with
-        the address and the line to run there.
-        """
-        simulator = cls([endpoint] if command is None else command, startup_timeout=startup_timeout, **limits)
-        keys = None if key is None else read_keys(key)
-        listen = listen_at(endpoint, keys, insecure_loopback=insecure_loopback)
-        words = listen.command if command is None else simulator.command
-        simulator._listen = listen._replace(
-            command=tuple(words), settings=simulator._settings_elsewhere(), announce=announce
-        )
-        simulator._ready()
-        return simulator
-
-    # ---- how many workers --------------------------------------------------------------------------------------------
-
-    def _all_workers(self) -> int | None:
-        """How many the family has; None if a variable says so."""
-        if self.workers is not None or "ARS_WORKERS" in {**os.environ, **self.env}:
-            return self.workers
-        return _workers(LIMITS["asking_per_core"])
-
-    def _settings_elsewhere(self) -> dict[str, str]:
-        """The variables that say there what was asked for here. What is left to itself fits that machine, not ours."""
-        wanted = {} if self.workers is None else {"ARS_WORKERS": str(self.workers)}
-        asked = self.limits.environment({})
-        if self.limits.max_processes == Limits.max_processes:
-            del asked["ARS_MAX_PROCESSES"]
-        if self.limits.max_memory is None:
-            asked.pop("ARS_MAX_MEMORY", None)
-        return wanted | asked
-
-    def _most_workers(self, flags: RunFlag) -> int:
-        """How many of the workers a run uses; 0 for all. A process that waits for a proposal leaves its core to others,
-        and the more wait the larger are the batches: one that is answered is about half of those that run."""
-        if self.workers is not None or self._listen is not None or not flags & RunFlag.PROPOSE_PRIOR:
-            return 0  # how many there are was chosen, or is right for the machine that the simulator is on
-        return _workers(LIMITS["workers_per_core"])
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.files = StartedFiles(setup)
+        self.session: Session | None = None
+        self.use = _Use()
+        self._expected: Mapping[str, Any] | None = None  # the identity of the simulator that the present run must have
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
-    def _work(
+    def work(
         self,
         config: RunConfig,
         proposer: Proposer,
@@ -165,23 +88,24 @@ class Processes:
             before = recorder.done
             try:
                 missing = [] if recorder.stopped else recorder.missing()
-                session = self._ready(recorder.sites) if missing else None
-                if build and self._build and self._build != build:
+                session = self.ready(recorder.sites) if missing else None
+                if build and self.files.build and self.files.build != build:
                     raise ArsError(
-                        f"{self.command[0]} was lost in the middle of a run, and was rebuilt in the meantime: the run "
-                        "would mix traces of two simulators. .partial holds those of the first; run again"
+                        f"{self.setup.command[0]} was lost in the middle of a run, and was rebuilt in the meantime: "
+                        "the run would mix traces of two simulators. .partial holds those of the first; run again"
                     )
-                build = build or self._build
+                build = build or self.files.build
                 for first, count in missing:
                     assert session is not None
                     part = config._replace(first_trace=first, n_traces=count)
-                    self._one_run(session, part, proposer, recorder, stop)
+                    self.one_run(session, part, proposer, recorder, stop)
                     if recorder.stopped or (stop is not None and stop.is_set()):
                         break
                 return
             except (HostLostError, LaunchError) as error:
                 fruitless = 1 if recorder.done > before else fruitless + 1
-                if fruitless > self.max_restarts or (isinstance(error, LaunchError) and not recorder.restarts):
+                never_began = isinstance(error, LaunchError) and not recorder.restarts
+                if never_began or fruitless > self.setup.limits.max_restarts:
                     raise
                 recorder.lost(error)
             except KeyboardInterrupt as interrupt:
@@ -190,7 +114,7 @@ class Processes:
                 raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
 
     @staticmethod
-    def _one_run(
+    def one_run(
         session: Session,
         config: RunConfig,
         proposer: Proposer,
@@ -221,11 +145,11 @@ class Processes:
             )
 
     @contextlib.contextmanager
-    def _exclusively(self, lease: int | None = None) -> Iterator[None]:
+    def exclusively(self, lease: int | None = None) -> Iterator[None]:
         """For one thread at a time. If another one asks for the end meanwhile, the processes end here, when the run has
         stopped: ZeroMQ's sockets are for the thread that uses them.
 
-        ``lease``, from ``_lease``: what this is a part of. After a ``close`` it does not begin.
+        ``lease``, from ``lease``: what this is a part of. After a ``close`` it does not begin.
         """
         use = self._in_this_process()
         if not use.busy.acquire(blocking=use.closing.is_set()):  # one that closes it is done in a moment
@@ -243,52 +167,61 @@ class Processes:
             use.thread = None
             use.busy.release()
 
-    def _lease(self) -> int:
+    def lease(self) -> int:
         """For work that takes several runs: ``close`` ends it, so that it does not start the simulator again."""
         return self._in_this_process().closings
 
     def _in_this_process(self) -> _Use:
         """A forked copy has nothing to do with the processes, the locks and the threads of the original."""
-        if self._use.owner != os.getpid():
-            self._use = _Use()
-            self._session = None
-        return self._use
+        if self.use.owner != os.getpid():
+            self.use = _Use()
+            self.session = None
+        return self.use
 
     # ---- the processes -----------------------------------------------------------------------------------------------
 
-    def _ready(self, sites: Sequence[Site] = ()) -> Session:
+    def ready(self, sites: Sequence[Site] = ()) -> Session:
         """The running family, started if there is none. ``sites``: what this run has met in an earlier one."""
-        if self._session is None or self._session.closed:
-            self._session = Session(
-                self.command,
-                workers=self._all_workers(),
-                env={**self.limits.environment({**os.environ, **self.env}), **self.env},
-                cwd=self.cwd,
-                startup_timeout=self.startup_timeout,
-                show_stdout=self.show_stdout,
-                sites=sites,
-                listen=self._listen,
-                closing=self._in_this_process().closing,
-            )
-        return self._session
+        if self.session is not None and not self.session.closed:
+            return self.session
+        elsewhere = self.setup.listen is not None
+        session = self._start(sites) if elsewhere else self.files.look_at(lambda: self._start(sites))
+        if self._expected is not None:
+            check_same(self._expected, self._identity_now(session))
+        return session
+
+    def _start(self, sites: Sequence[Site]) -> Session:
+        self.session = Session(
+            self.setup.command,
+            workers=self.setup.all_workers(),
+            env=self.setup.environment(),
+            cwd=self.setup.cwd,
+            startup_timeout=self.setup.limits.startup_timeout,
+            show_stdout=self.setup.show_stdout,
+            sites=sites,
+            listen=self.setup.listen,
+            closing=self._in_this_process().closing,
+            stop=self.use.stop,
+        )
+        return self.session
 
     @property
     def running(self) -> bool:
         """Whether the simulator's processes are there."""
-        return self._session is not None and not self._session.closed
+        return self.session is not None and not self.session.closed
 
     @property
     def pid(self) -> int | None:
         """The process that was started (ars-host, once the simulator has split), or None."""
-        return self._session.pid if self._session is not None and self.running else None
+        return self.session.pid if self.session is not None and self.running else None
+
+    @property
+    def known_sites(self) -> tuple[Site, ...]:
+        """The sites that they have shown so far."""
+        return self.session.known_sites if self.session is not None and self.running else ()
 
     def close(self) -> None:
-        """Ends the simulator's processes. A later call of ``prior``, ``posterior``, ``train`` or ``record`` starts new
-        ones.
-
-        Any thread may call this. A run that another thread is in the middle of ends with RunInterrupted, whose
-        ``partial`` holds what had finished.
-        """
+        """Ends them, or has them ended by the thread that is in the middle of a run. Any thread may call this."""
         use = self._in_this_process()
         use.closings += 1
         use.closing.set()
@@ -296,7 +229,7 @@ class Processes:
             return  # called by a proposal, say, of the run that it is to end
         if not use.busy.acquire(timeout=_CLOSE_WITHIN):
             # The run is in the hands of somebody's code, such as a proposal that takes long. It ends when that returns.
-            if (session := self._session) is not None:
+            if (session := self.session) is not None:
                 session.end_processes()
             return
         try:
@@ -306,19 +239,50 @@ class Processes:
 
     def _end_session(self) -> None:
         """By the thread that holds ``busy``."""
-        session, self._session = self._session, None
+        session, self.session = self.session, None
         try:
             if session is not None:
                 session.close()
         finally:
-            self._use.closing.clear()
+            self.use.closing.clear()
 
-    def __enter__(self) -> Self:
-        return self
+    # ---- which simulator they are ------------------------------------------------------------------------------------
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def identity(self, lease: int | None = None) -> dict[str, Any]:
+        """Of the simulator that the next run uses. Starts it, again if its files were replaced in the meantime."""
+        with self.exclusively(lease):
+            if self.setup.listen is not None:
+                return self._identity_elsewhere(self.ready())
+            if self.session is not None and self.running and not self.files.still_the_same():
+                _log.info("%s was rebuilt since it was started: it is started again", self.setup.command[0])
+                self.session.close()
+            self.ready()
+        return self.files.identity()
 
-    def __repr__(self) -> str:
-        workers = "" if self.workers is None else f", workers={self.workers}"
-        return f"<Simulator {shlex.join(self.command)}{workers}, {'running' if self.running else 'not running'}>"
+    @contextlib.contextmanager
+    def only_as(self, identity: Mapping[str, Any]) -> Iterator[None]:
+        """In the block, another simulator is not started."""
+        self._expected = identity
+        try:
+            yield
+        finally:
+            self._expected = None
+
+    def _identity_now(self, session: Session) -> dict[str, Any] | None:
+        if self.setup.listen is not None:
+            return self._identity_elsewhere(session)
+        return self.files.identity() if self.files.known else None
+
+    def _identity_elsewhere(self, session: Session) -> dict[str, Any]:
+        """Of a simulator whose files are on another machine: it is known by its first traces."""
+        words = self.setup.command
+        named = self.setup.listen is None or words != (self.setup.listen.endpoint,)
+        config = self.setup.run_config(0, _FIRST_TRACES, RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS)
+        recorder = Recorder(_FIRST_TRACES, "zero", NoProgress(), seed=0)
+        self.one_run(session, config, PriorProposer(), recorder, None)
+        return {
+            "command": [os.path.basename(words[0]), *words[1:]] if named else [],
+            "executable": ELSEWHERE,
+            "first_traces": behaviour(recorder.columns(), recorder.sites),
+            "files": {},
+        }

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ars._native import RunFlag
 from ars.continuations import MODES
 from ars.failures import Failure
 from ars.runtime.limits import Limits
+from ars.runtime.setup import Setup
+from ars.wire import RunConfig
 
-__all__ = ["Replay", "limit_options", "observe_options"]
+__all__ = ["Replay", "limit_options", "observe_options", "replay_of"]
 
 _MOST_NUMBERS = 32  # that are written out in a command line
 
@@ -22,10 +24,9 @@ _MOST_NUMBERS = 32  # that are written out in a command line
 def limit_options(limits: Limits) -> tuple[str, ...]:
     """The limits that are not the default, as options of ``ars replay``."""
     words: list[str] = []
-    for field in fields(limits):
-        value = getattr(limits, field.name)
-        if value != field.default:
-            words += [f"--{field.name.replace('_', '-')}", str(value)]
+    for name, value in limits.of_a_trace().items():
+        if value != getattr(Limits, name):
+            words += [f"--{name.replace('_', '-')}", str(value)]
     return tuple(words)
 
 
@@ -63,3 +64,18 @@ class Replay(NamedTuple):
             words += ["--continuations", self.continuations]
         dashes = any(word.startswith("-") for word in self.command)
         return shlex.join([*words, *(["--"] if dashes else []), *self.command])
+
+
+def replay_of(setup: Setup, config: RunConfig, options: Sequence[str] | None, asks: bool) -> Replay:
+    """How the traces of this run can be run again.
+
+    ``options``: those of ``ars replay`` for the data, the network and the budget; None if they are not known. ``asks``:
+    whether a proposer is asked. No command line has proposals by hand, networks in memory, env or cwd.
+    """
+    posterior = bool(config.flags & RunFlag.POSTERIOR)
+    words = options if posterior else ()
+    if words is None and not asks:
+        words = observe_options(config.observed)
+    command = setup.command if setup.listen is None else setup.listen.command
+    words = None if setup.env or setup.cwd else words
+    return Replay(posterior, command, setup.limits, words, setup.continuations)

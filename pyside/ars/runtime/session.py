@@ -58,10 +58,11 @@ class Session:
         sites: Sequence[Site] = (),
         listen: Listen | None = None,
         closing: threading.Event | None = None,
+        stop: Callable[[], object] | None = None,
     ) -> None:
         """``sites``: those that an earlier family of the same simulator had; they keep their ids. ``listen``: the
         simulator is not started, but awaited there. ``closing``: once set, the handshake or the run ends
-        with RunInterrupted."""
+        with RunInterrupted. ``stop``: sets it, and waits for the thread that runs; for the end of the interpreter."""
         self.sites = SiteTable(sites)
         self._owner = os.getpid()
         self._run = 0
@@ -69,7 +70,7 @@ class Session:
         self._sent = self._received = 0
         self._closing = closing or threading.Event()
         self.summary: RunSummary | None = None  # of the last run, whatever ended it
-        self._link = Link(self._closing.set)
+        self._link = Link(stop or self._closing.set)
         self._family: Peer
         try:
             self._socket = self._open_socket()

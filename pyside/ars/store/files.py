@@ -13,7 +13,7 @@ from typing import Any
 
 from ars.errors import StorageError
 
-__all__ = ["Bytes", "StorageError", "parse_json", "write_whole"]
+__all__ = ["Bytes", "StorageError", "not_written", "parse_json", "write_whole"]
 
 Bytes = bytes | bytearray | memoryview
 
@@ -52,13 +52,18 @@ def write_whole(path: str | os.PathLike[str], parts: Iterable[Bytes]) -> None:
         temporary = None
         _sync_directory(target.parent)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = "the disk is full" if full else error.strerror or str(error)
-        raise StorageError(f"{target} could not be written: {what}. What was there before is unchanged") from error
+        raise not_written(target, error) from error
     finally:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def not_written(target: Path, error: OSError) -> StorageError:
+    """The error for a file that could not be replaced, with the reason in words."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    what = "the disk is full" if full else error.strerror or str(error)
+    return StorageError(f"{target} could not be written: {what}. A file that was there is unchanged")
 
 
 def _umask() -> int:

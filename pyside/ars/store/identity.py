@@ -7,7 +7,6 @@ progress is shown.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -69,7 +68,7 @@ def run_identity(
     env, cwd : mapping and str or None
         As given to Simulator. Values of variables are hashed, since they may be secret.
     limits : Limits
-        All six: each can turn a finished trace into a failed one, or the reverse.
+        Those of a trace are part of the identity: each can turn a finished trace into a failed one, or the reverse.
     observed : mapping
         The data, by name.
     proposals, network : mapping or None, Network or None
@@ -85,7 +84,7 @@ def run_identity(
         "M": config.runs_p,
         "N": config.tries_q,
         "flags": flags,
-        "limits": dataclasses.asdict(limits) | _inherited_limits(),
+        "limits": limits.of_a_trace() | _inherited_limits(),
         "observe": data_identity(observed),
         **proposed_by(proposals, network),
     }

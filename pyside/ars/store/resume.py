@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ars.columns import Array, Columns, Integers, Site, concatenate, empty, offsets, select, take, trace_of
+from ars.columns import HOW, Array, Columns, Integers, Site, concatenate, empty, offsets, select, take, trace_of
 from ars.errors import ShardError, StorageError
 from ars.store.files import parse_json, write_whole
 from ars.store.identity import differences, digest
@@ -39,10 +39,6 @@ _CHUNK: Final = re.compile(r"chunk-(\d{6,12})\.ars")
 _FORMAT: Final = "ars-run"
 _VERSION: Final = 2
 _RUN: Final = "run"  # in the header of a chunk: the digest of the run's identity
-_HOW: Final = {  # fields that say how a trace was computed, not what it is: a repetition may do it in another way
-    "traces": ("snapshots",),
-    "loops": ("forks", "rewinds", "method", "reason", "detail", "pages"),
-}
 _EVERY: Final = 2.0  # seconds: what a crash of this process can cost
 _ENOUGH: Final = 64 << 20  # bytes
 
@@ -357,7 +353,7 @@ def _unequal(column: str, one: Columns, other: Columns) -> Integers:
     raw = []
     for columns in (one, other):
         content: Array = getattr(columns, column).copy()
-        for field in _HOW.get(column, ()):
+        for field in HOW.get(column, ()):
             content[field] = 0
         raw.append(content.view(np.uint8).reshape(len(content), content.itemsize))
     return np.flatnonzero((raw[0] != raw[1]).any(axis=1))

@@ -9,7 +9,6 @@ variable. A variable without elements is left out. The attribute ``about_crc32``
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib.util
 import json
 import os
@@ -27,6 +26,7 @@ from ars.columns import Array, Columns, Site, empty, offsets
 from ars.errors import StorageError
 from ars.failures import Failure, Failures
 from ars.results import export
+from ars.store.files import not_written
 
 if TYPE_CHECKING:
     from ars.posterior import Posterior
@@ -83,9 +83,7 @@ def _whole(target: Path) -> Iterator[Path]:
                 os.fsync(file.fileno())
             os.replace(temporary, target)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = "the disk is full" if full else error.strerror or str(error)
-        raise StorageError(f"{target} could not be written: {what}. A file that was there is unchanged") from error
+        raise not_written(target, error) from error
 
 
 def _write_nc(post: Posterior, path: Path) -> None:

@@ -23,17 +23,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from ars._native import DTYPES, DistKind, SiteKind
+from ars.arguments import ON_FAILURE, OnFailure, check_on_failure, integer, number_of_traces, seed_or_random
 from ars.columns import Array, Columns, Integers, Site, offsets, take, trace_of
 from ars.errors import ShardError, StorageError
 from ars.progress import Progress, make_progress
 from ars.store.files import Bytes, parse_json, write_whole
 
 if TYPE_CHECKING:
-    from ars.simulator import OnFailure, Simulator
+    from ars.simulator import Simulator
 
-__all__ = ["Recording", "decode_shard", "encode_shard", "only_writer", "record", "shard_header"]
+__all__ = ["SHARD_TRACES", "Recording", "decode_shard", "encode_shard", "only_writer", "record", "shard_header"]
 
 FORMAT: Final = "ars-traces"
+SHARD_TRACES: Final = 16_384  # per file
 VERSION: Final = 1
 _MAGIC: Final = b"ARSTRACE"
 _LEAD: Final = struct.Struct("<8sII")
@@ -128,9 +130,9 @@ def record(
     directory: str | os.PathLike[str],
     *,
     seed: int | None = None,
-    shard_traces: int = 16_384,
+    shard_traces: int = SHARD_TRACES,
     max_rejected: int = 0,
-    on_failure: OnFailure = "raise",
+    on_failure: OnFailure = ON_FAILURE,
     progress: bool | Progress | None = None,
 ) -> Recording:
     """Draws prior traces until the folder holds n, and writes them to disk in shards.
@@ -140,10 +142,10 @@ def record(
     A folder that holds some already is continued, with its seed. A shard is there whole or not at all, whatever
     happens; what is in the folder can be read while more is recorded.
     """
-    if n < 1 or shard_traces < 1:
-        raise ValueError(f"n and shard_traces must be at least 1, not {n} and {shard_traces}")
-    if max_rejected < 0:
-        raise ValueError(f"max_rejected must be at least 0, not {max_rejected}")
+    n = number_of_traces(n)
+    shard_traces = integer("shard_traces", shard_traces, 1, 2**30)
+    max_rejected = integer("max_rejected", max_rejected, 0, 2**31)
+    check_on_failure(on_failure)
     folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -181,8 +183,6 @@ def record(
 def _continued(sim: Simulator, folder: Path, seed: int | None, max_rejected: int) -> tuple[dict[str, Any], list[Shard]]:
     """The recording that the folder holds, or a new one."""
     if not (folder / _INDEX).exists():
-        from ars.arguments import seed_or_random
-
         return {"command": list(sim.command), "seed": seed_or_random(seed), "max_rejected": max_rejected}, []
     there = Recording(folder)
     mine = (os.path.basename(sim.command[0]), *sim.command[1:])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ars._native import SiteKind
-from ars.columns import Array, Columns, Integers, Site
+from ars.columns import Integers, Site, renumber
 
 __all__ = ["SiteNumbers", "renumber"]
 
@@ -42,20 +42,3 @@ class SiteNumbers:
                 self._sites.append(site._replace(id=number))
             numbers.append(number)
         return None if numbers == list(range(len(sites))) else np.array(numbers, dtype=np.int64)
-
-
-def renumber(columns: Columns, numbers: Integers | None) -> Columns:
-    """The same traces with other numbers for their sites; without numbers, the columns as they are."""
-    if numbers is None:
-        return columns
-    items = ("samples", "observes", "results", "loops", "tries", "rejected")
-    changed = {name: _renumbered(getattr(columns, name), ("site",), numbers) for name in items}
-    return columns._replace(**changed, failures=_renumbered(columns.failures, ("site", "loop"), numbers))
-
-
-def _renumbered(items: Array, fields: Sequence[str], numbers: Integers) -> Array:
-    changed = items.copy()
-    for field in fields:
-        known = items[field] < len(numbers)  # a failure may name none, or one that was not announced
-        changed[field][known] = numbers[items[field][known]]
-    return changed

@@ -45,18 +45,16 @@ def _record(simulator: ars.Simulator, effort: Effort) -> Iterator[Measurement]:
 def training_rate(simulator: ars.Simulator, width: int, batch: int, batches: int, seed: int = 1) -> float:
     """Traces per second, simulation included: what more batches cost than a few, so that the start does not count. The
     held-out loss is computed as often as in a training on a million traces, so hardly ever if there are few batches."""
-    from ars.network import NetworkConfig  # torch: other suites do without
-    from ars.network.train.fit import train_simulator
-    from ars.network.train.training import TrainingConfig
+    from ars.network.train.fit import train_simulator  # torch: other suites do without
 
-    long = TrainingConfig(1_000_000, batch_size=batch)
+    long = ars.TrainingConfig(1_000_000, batch_size=batch)
 
     def seconds(n: int) -> float:
-        config = TrainingConfig(
+        config = ars.TrainingConfig(
             n * batch, batch_size=batch, seed=seed, held_out=long.held_out_traces, evaluate_every=long.interval
         )
         started = time.perf_counter()
-        train_simulator(simulator, config, NetworkConfig(lstm_dim=width), progress=False)
+        train_simulator(simulator, config, ars.NetworkConfig(lstm_dim=width), progress=False)
         return time.perf_counter() - started
 
     few = max(batches // 6, 1)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ars._native import MAX_COMPONENTS, N_PARAMS, DistKind
+from ars._native import N_PARAMS, DistKind
+from ars.config import NetworkConfig
 from ars.network.model import features
 from ars.network.model.embeddings import ObservationEncoder
 from ars.network.model.heads import HEADS, HeadSettings, Proposal
@@ -25,51 +25,13 @@ from ars.network.model.recurrence import run_lstm, run_lstm_on_trees
 from ars.network.model.trace_batch import Batch, TraceBatch, TreeBatch
 from ars.network.model.vocabulary import SiteSpec, Vocabulary
 
-__all__ = ["Group", "Growth", "NetworkConfig", "ProposalNetwork", "State"]
+__all__ = ["Group", "Growth", "ProposalNetwork", "State"]
 
 State = tuple[Tensor, Tensor]  # h and c, each [depth, n, lstm_dim]
 _Asked = tuple[Tensor, Tensor, Tensor, Tensor | None]  # site, instance [n], prior [n, 4], categories [n, C]
 
 _SITE_SCALE: Final = 0.5
 _LAST_LAYER_SCALE: Final = 0.1  # so that an untrained network proposes nearly the prior
-
-
-@dataclass(frozen=True)
-class NetworkConfig:
-    """The sizes of a network. All are whole numbers but ``defensive``, the prior's share in every proposal."""
-
-    lstm_dim: int = 512
-    lstm_depth: int = 1
-    components: int = 10
-    observe_dim: int = 32
-    observe_hidden: int = 128
-    site_dim: int = 32
-    value_dim: int = 64
-    category_dim: int = 16
-    head_hidden: int = 256
-    defensive: float = 0.01
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value: object = getattr(self, field.name)
-            if field.name == "defensive":
-                if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-6 <= value <= 0.5:
-                    raise ValueError(f"defensive is {value!r}, must be a number from 1e-6 to 0.5")
-                continue
-            high = MAX_COMPONENTS - 1 if field.name == "components" else 64 if field.name == "lstm_depth" else 65536
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
-                raise ValueError(f"{field.name} is {value!r}, must be a whole number from 1 to {high}")
-
-    def to_dict(self) -> dict[str, int | float]:
-        """What JSON can hold."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> NetworkConfig:
-        known = {field.name for field in fields(cls)}
-        if unknown := sorted(set(values) - known):
-            raise ValueError(f"the network's settings have {', '.join(unknown)}, which this version does not know")
-        return cls(**values)
 
 
 class Group(NamedTuple):

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu
+from torch.nn.functional import pad, silu
 
 from ars import _kernels as kernels
 from ars._native import DistKind
@@ -34,6 +34,7 @@ from ars.wire import PRIOR
 __all__ = ["BLOCK", "Asked", "Previous", "ServingNetwork", "in_blocks"]
 
 BLOCK: Final = 16
+_COLUMNS: Final = 4  # a multiple of them: MKL computes 5 to 7 and 9 to 11 in another way at another place in the batch
 _KEPT_QUESTIONS: Final = 64 << 20  # bytes, of which only those in use take memory
 _KEPT_STATES: Final = 1024  # whose recurrent product is known
 
@@ -69,6 +70,7 @@ class _Head(NamedTuple):
     body: Tensor  # [H + V, hidden]: of the LSTM's output and the value
     last: Tensor
     last_bias: Tensor
+    columns: int  # of the last layer, before it was filled up
 
 
 def in_blocks(rows: Integers) -> Integers:
@@ -140,12 +142,15 @@ class ServingNetwork:
         assert isinstance(head, FamilyHead)
         weight = head.hidden.weight.detach().cpu().t()  # of the LSTM's output, the question, the value
         begin, end = self.width, self.width + self._question_dim
+        columns = head.last.out_features
+        more = -columns % _COLUMNS
         return _Head(
             weight[begin:end].contiguous(),
             head.hidden.bias.detach().cpu().clone(),
             torch.cat([weight[:begin], weight[end:]]),
-            head.last.weight.detach().cpu().t().contiguous(),
-            head.last.bias.detach().cpu().clone(),
+            pad(head.last.weight.detach().cpu().t(), (0, more)).contiguous(),
+            pad(head.last.bias.detach().cpu(), (0, more)).clone(),
+            columns,
         )
 
     # ---- questions ---------------------------------------------------------------------------------------------------
@@ -233,7 +238,7 @@ class ServingNetwork:
             mine = seen if len(rows) == len(kinds) else seen.index_select(0, _index(rows))
             hidden = silu(table.hidden.index_select(0, _index(asked)).addmm_(mine, head.body))
             wanted = rows[rows < n]
-            raw = torch.addmm(head.last_bias, hidden, head.last)[: len(wanted)].numpy()
+            raw = torch.addmm(head.last_bias, hidden, head.last)[: len(wanted), : head.columns].numpy()
             proposals = self._encode(kind, raw, asked[: len(wanted)])
             if len(wanted) == n:
                 return proposals

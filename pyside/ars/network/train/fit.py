@@ -7,25 +7,26 @@ import dataclasses
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from ars.arguments import ON_FAILURE, OnFailure, integer, seconds, seed_or_random
+from ars.config import CHECKPOINT_EVERY, NetworkConfig, TrainingConfig
 from ars.errors import ArsError, BatchError, CheckpointError, StorageError
 from ars.network.checkpoint import TrainingState, load_training, save_training, training_path
 from ars.network.facade import Network
-from ars.network.model.core import NetworkConfig, ProposalNetwork
+from ars.network.model.core import ProposalNetwork
 from ars.network.model.vocabulary import Vocabulary
 from ars.network.train.batches import Batcher, observation_shapes
-from ars.network.train.history import Entry, TrainingHistory
+from ars.network.train.history import Entry
 from ars.network.train.sources import FreshTraces, RecordedTraces, Source
 from ars.network.train.training import (
     Callbacks,
     Trainer,
-    TrainingConfig,
     held_out_batches,
     keep_freed_memory,
     one_torch_thread,
@@ -34,9 +35,11 @@ from ars.network.train.training import (
 from ars.progress import Progress, StreamProgress, make_progress
 
 if TYPE_CHECKING:
-    from ars.simulator import OnFailure, Simulator
+    from ars.simulator import Simulator
 
 __all__ = ["train_simulator"]
+
+_MOST_THREADS = 1024
 
 
 def train_simulator(
@@ -49,78 +52,105 @@ def train_simulator(
     resume: bool = False,
     shapes: Mapping[str, Sequence[int]] | None = None,
     embeddings: Mapping[str, nn.Module] | None = None,
-    on_failure: OnFailure = "raise",
-    checkpoint_every: float = 120.0,
+    on_failure: OnFailure = ON_FAILURE,
+    checkpoint_every: float = CHECKPOINT_EVERY,
     threads: int | None = None,
     progress: bool | Progress | None = None,
     tensorboard: str | os.PathLike[str] | None = None,
 ) -> Network:
-    """Trains a network on fresh traces, or on those of the folder ``data``.
+    """Trains a network on fresh traces, or on those of the folder ``data``; ``Simulator.train`` explains the arguments.
 
-    out: the file for the network. It and the training (net.training.safetensors) are written every ``checkpoint_every``
-    seconds and at the end. resume: go on with the training that ``out`` has; if it has none, start one. shapes: of
-    observations that are not flat, such as {"calorimeter": (20, 20)}, which is then seen as an image. embeddings: torch
-    modules of your own, by the name of the observation. threads: as many as torch uses, unless given.
+    Besides ``out`` there is a file with the training, net.training.safetensors. If it does not exist, resuming starts
+    a training.
     """
-    if resume and out is None:
-        raise ValueError("resume=True needs out=, the file of the network whose training is to go on")
-    if out is not None:
-        _check_writable(Path(out))
-    source: Source
-    if data is None:
-        source = FreshTraces(sim, config.seed, on_failure, config.max_rejected if config.train_on == "all" else 0)
-    else:
-        source = RecordedTraces(data, config.seed, rejected=config.train_on == "all")
-        source.check_simulator(sim)
-    state = None
-    if resume and out is not None and training_path(out).exists():
-        state = load_training(training_path(out), embeddings)
+    every = seconds("checkpoint_every", checkpoint_every, zero=True)
+    threads = torch.get_num_threads() if threads is None else integer("threads", threads, 1, _MOST_THREADS)
+    _check_out(out, resume)
+    state = _saved_training(out, embeddings) if resume else None
+    if state is not None and out is not None:
         config = _resumed_config(state, config, network, training_path(out))
-    threads = torch.get_num_threads() if threads is None else threads
+    seed = seed_or_random(config.seed)
+    config = dataclasses.replace(config, seed=seed)
+    source = _source(sim, config, seed, data, on_failure)
     keep_freed_memory()
     with one_torch_thread(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed % 2**63)
-        trainer = _trainer(source, config, network or NetworkConfig(), state, shapes, embeddings, threads)
+        torch.manual_seed(seed % 2**63)
+        trainer = _trainer(source, config, seed, network or NetworkConfig(), state, shapes, embeddings, threads)
         about = dataclasses.asdict(config) | {"source": source.describe()}
 
-        def facade(history: TrainingHistory) -> Network:
-            return Network(trainer.network, history, sim.command, about)
-
-        def checkpoint(now: TrainingState) -> None:
-            assert out is not None
-            save_training(training_path(out), now)
-            facade(trainer.history).save(out)
+        def facade() -> Network:
+            return Network(trainer.network, trainer.history, sim.command, about)
 
         with contextlib.ExitStack() as stack:
             shown = _shown(progress, trainer.position)
             stack.callback(shown.close)
             board = stack.enter_context(_board(tensorboard))
-            callbacks = Callbacks(
-                step=_step(shown, trainer),
-                evaluated=board,
-                checkpoint=checkpoint if out is not None else None,
-                checkpoint_every=checkpoint_every,
-            )
-            result = facade(train(trainer, source, callbacks))
+            train(trainer, source, Callbacks(_step(shown, trainer), board, _checkpoint(out, facade), every))
+        result = facade()
         if out is not None:
             result.save(out)
     return result
 
 
-def _check_writable(out: Path) -> None:
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+def _check_out(out: str | os.PathLike[str] | None, resume: bool) -> None:
     """Better now than after a night of training."""
-    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+    if out is None:
+        if resume:
+            raise ValueError("resume=True needs out=, the file of the network whose training is to go on")
+        return
+    file = Path(out)
+    if file.is_dir() or not file.parent.is_dir() or not os.access(file.parent, os.W_OK):
         raise StorageError(f"{out} cannot be written: it must be a file in a folder that exists and can be written to")
+
+
+def _saved_training(
+    out: str | os.PathLike[str] | None, embeddings: Mapping[str, nn.Module] | None
+) -> TrainingState | None:
+    """The training that this file has, if any."""
+    if out is None or not training_path(out).exists():
+        return None
+    return load_training(training_path(out), embeddings)
+
+
+def _source(
+    sim: Simulator, config: TrainingConfig, seed: int, data: str | os.PathLike[str] | None, on_failure: OnFailure
+) -> Source:
+    every_draw = config.train_on == "all"
+    if data is None:
+        return FreshTraces(sim, seed, on_failure, config.max_rejected if every_draw else 0)
+    recorded = RecordedTraces(data, seed, rejected=every_draw)
+    recorded.check_simulator(sim)
+    return recorded
+
+
+def _checkpoint(
+    out: str | os.PathLike[str] | None, network: Callable[[], Network]
+) -> Callable[[TrainingState], None] | None:
+    """Writes the training and its network; None without a file for them."""
+    if out is None:
+        return None
+
+    def write(state: TrainingState) -> None:
+        save_training(training_path(out), state)
+        network().save(out)
+
+    return write
 
 
 def _resumed_config(
     state: TrainingState, wanted: TrainingConfig, network: NetworkConfig | None, path: Path
 ) -> TrainingConfig:
-    """The settings that the training was begun with. Only the number of traces may be another now."""
+    """The settings that the training was begun with. Only the number of traces may be another now; without a seed, its
+    own is meant."""
     try:
         begun = TrainingConfig(**state.about["config"])
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged: {error}") from error
+    if wanted.seed is None:
+        wanted = dataclasses.replace(wanted, seed=begun.seed)
     if network is not None and network != state.network.config:
         raise ArsError(f"{path} is the training of another network: {state.network.config}, not {network}")
     same = dataclasses.replace(begun, traces=wanted.traces)
@@ -137,6 +167,7 @@ def _resumed_config(
 def _trainer(
     source: Source,
     config: TrainingConfig,
+    seed: int,
     sizes: NetworkConfig,
     state: TrainingState | None,
     shapes: Mapping[str, Sequence[int]] | None,
@@ -153,7 +184,7 @@ def _trainer(
         found = observation_shapes(parts[0].columns, parts[0].sites, shapes)
         batcher = Batcher(Vocabulary(), found, rejected=config.train_on == "all")
         held_out = held_out_batches(parts, batcher, config.batch_size)
-        network = ProposalNetwork(sizes, batcher.vocabulary, found, embeddings, config.seed)
+        network = ProposalNetwork(sizes, batcher.vocabulary, found, embeddings, seed)
         return Trainer(network, config, held_out, threads)
     network = state.network
     batcher = Batcher(network.vocabulary.copy(), network.observation_shapes, rejected=config.train_on == "all")

@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from ars.arguments import ON_FAILURE, OnFailure
 from ars.columns import Columns, Site
+from ars.config import TrainingConfig
 from ars.errors import ShardError
 from ars.network.train.batches import complete, split
 from ars.store.shards import Recording
 
 if TYPE_CHECKING:
-    from ars.simulator import OnFailure, Simulator
+    from ars.simulator import Simulator
 
 __all__ = ["FreshTraces", "Part", "Prefetch", "RecordedTraces", "Source"]
 
@@ -57,7 +59,7 @@ def _other_seed(seed: int) -> int:
 class FreshTraces:
     """Traces drawn from the prior when they are needed. Each is used once."""
 
-    def __init__(self, sim: Simulator, seed: int, on_failure: OnFailure = "raise", max_rejected: int = 0) -> None:
+    def __init__(self, sim: Simulator, seed: int, on_failure: OnFailure = ON_FAILURE, max_rejected: int = 0) -> None:
         self._sim = sim
         self._seed = seed
         self._on_failure = on_failure
@@ -109,7 +111,8 @@ class RecordedTraces:
         if rejected and not self._recording.max_rejected:
             raise ShardError(
                 f'{directory} holds what loops accepted, and train_on="all" needs what they rejected, too. Record into '
-                "another folder with max_rejected=64 (ars train --train-on all --record N), or train on accepted draws"
+                f"another folder with max_rejected={TrainingConfig.max_rejected} (ars train --train-on all --record "
+                "N), or train on accepted draws"
             )
         self._seed = seed
         self._held = 0

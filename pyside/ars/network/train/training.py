@@ -18,12 +18,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from ars.config import CHECKPOINT_EVERY, TrainingConfig
 from ars.errors import CheckpointError, RunInterrupted, TrainingError
 from ars.network.checkpoint import TrainingState
 from ars.network.model.core import Growth, ProposalNetwork
@@ -34,76 +35,14 @@ from ars.network.train.history import Entry, TrainingHistory
 from ars.network.train.sources import Part, Prefetch, Source
 from ars.runtime.interrupts import Interrupts
 
-__all__ = ["Callbacks", "Trainer", "TrainingConfig", "held_out_batches", "train"]
+__all__ = ["Callbacks", "Trainer", "held_out_batches", "train"]
 
 _Result = TypeVar("_Result")
 
 _log = logging.getLogger(__name__)
 
-_FINAL_LR: Final = 0.01  # of the rate at its height
 _MOMENTS: Final = ("exp_avg", "exp_avg_sq")
 _LARGEST_BLOCK: Final = (32 << 20) - (64 << 10)  # bytes; with what malloc adds to it not above 32 MB
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """How to train. The learning rate rises over the first ``warmup`` of the traces, then falls along a cosine.
-
-    train_on="accepted" trains on what a trace keeps: at the optimum q(z|x, y) is the posterior p(z|x, y) of the draws z
-    that a loop accepts. "all" trains on everything that was drawn, each draw given those before it in its own try. That
-    minimises the expected -log q of a whole run, rejections included: q(z|x, y) becomes
-    p(not A|x) p(z|x, not A) + p(A|x) p(z|x, y), with A the acceptance of a try. It covers what the loop rejects, at the
-    price of being rejected as often as the prior is (appendix B.2 of the paper).
-    """
-
-    traces: int
-    batch_size: int = 512
-    lr: float = 1e-3
-    seed: int = 0
-    warmup: float = 0.01
-    clip: float = 10.0  # the largest norm of a gradient
-    held_out: int = 0  # traces; 0: chosen
-    evaluate_every: int = 0  # traces; 0: chosen
-    patience: int = 0  # evaluations without a better held-out loss after which to stop; 0: never
-    train_on: str = "accepted"
-    max_rejected: int = 64  # rejected tries per loop entry that train_on="all" uses; of more, the first stand for all
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value: object = getattr(self, field.name)
-            if field.name == "train_on":
-                continue
-            whole = field.name not in ("lr", "warmup", "clip")
-            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-                raise TypeError(f"{field.name} must be a {'whole ' if whole else ''}number, not {value!r}")
-            low = 1 if field.name in ("traces", "batch_size", "max_rejected") else 0
-            if not (math.isfinite(value) and value >= low):
-                raise ValueError(f"{field.name} must be at least {low}, not {value!r}")
-        if self.lr <= 0 or self.clip <= 0:
-            raise ValueError(f"lr and clip must be positive, not {self.lr!r} and {self.clip!r}")
-        if self.warmup > 1:
-            raise ValueError(f"warmup must be a share of the traces from 0 to 1, not {self.warmup!r}")
-        if self.train_on not in ("accepted", "all"):
-            raise ValueError(f'train_on must be "accepted" or "all", not {self.train_on!r}')
-
-    @property
-    def held_out_traces(self) -> int:
-        return self.held_out or min(2048, max(64, self.traces // 20))
-
-    @property
-    def interval(self) -> int:
-        """Traces between evaluations: up to 20 in a short training, and a small share of the time in a long one."""
-        often = min(self.traces // 20, 50 * self.batch_size)
-        chosen = max(often, self.traces // 1000, 2 * self.held_out_traces)
-        return max(self.evaluate_every or chosen, 1)
-
-    def lr_at(self, traces: int) -> float:
-        """The learning rate of the batch after so many traces."""
-        rise = self.warmup * self.traces
-        if traces < rise:
-            return self.lr * (traces + self.batch_size) / (rise + self.batch_size)
-        share = min((traces - rise) / max(self.traces - rise, 1), 1.0)
-        return self.lr * (_FINAL_LR + (1 - _FINAL_LR) * 0.5 * (1 + math.cos(math.pi * share)))
 
 
 class Prepared(NamedTuple):
@@ -121,7 +60,7 @@ class Callbacks:
     step: Callable[[int, int, float], None] | None = None  # traces done, in all, loss of the batch
     evaluated: Callable[[Entry], None] | None = None
     checkpoint: Callable[[TrainingState], None] | None = None
-    checkpoint_every: float = 120.0  # seconds
+    checkpoint_every: float = CHECKPOINT_EVERY  # seconds
 
 
 def held_out_batches(parts: list[Part], batcher: Batcher, size: int) -> list[Batch]:

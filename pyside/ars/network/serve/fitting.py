@@ -1,0 +1,54 @@
+"""A network as the proposer of one simulator: it must fit the data and the simulator's latents."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ars._native import SiteKind
+from ars.columns import Columns, Site
+from ars.errors import NetworkError
+from ars.network.serve import proposer as serve
+
+__all__ = ["network_proposer"]
+
+# Draws some traces of the prior.
+Probe: TypeAlias = Callable[[], tuple[Columns, Sequence[Site]]]
+
+
+def network_proposer(
+    network: object,
+    data: Mapping[str, npt.NDArray[np.float64]],
+    *,
+    command: Sequence[str],
+    known: Sequence[Site],
+    probe: Probe,
+    told_in_bulk: bool,
+) -> serve.NetworkProposer:
+    """Checks that the network is for these data and this simulator, before anything runs.
+
+    known: the sites that the simulator has shown so far; if there is no latent among them, traces are drawn.
+    told_in_bulk: whether latents inside loops are told but not asked about, so that their priors have to be known.
+    """
+    from ars.network.facade import Network
+
+    if not isinstance(network, Network):
+        raise TypeError(
+            f"network must be an ars.Network, from Simulator.train or ars.Network.load, or None, not {network!r}"
+        )
+    proposer = serve.NetworkProposer(network.network, data)
+    columns = None
+    if told_in_bulk or not any(site.kind is SiteKind.SAMPLE for site in known):
+        columns, known = probe()
+    if wrong := network.mismatches(known):
+        raise NetworkError(
+            f"the network does not fit the simulator {shlex.join(command)}: {'; '.join(wrong)}. It was "
+            f"trained for {shlex.join(network.simulator) or 'an unknown one'}; train one for this simulator"
+        )
+    if columns is not None and told_in_bulk:
+        proposer.expect(serve.usual_priors(network.network, columns, known))
+    return proposer

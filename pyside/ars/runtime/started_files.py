@@ -1,0 +1,103 @@
+"""The files that running processes were started from."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ars.errors import StorageError
+from ars.runtime.launch import resolve_command
+from ars.runtime.session import Session
+from ars.runtime.setup import Setup
+from ars.store.executable import Program, loaded_files, read_program
+from ars.store.identity import differences
+
+__all__ = ["StartedFiles", "check_same"]
+
+
+def check_same(expected: Mapping[str, Any], found: Mapping[str, Any] | None) -> None:
+    """Raises a StorageError unless the simulator that was found is the one that a run began with."""
+    odd = ["its files were replaced while it started"]
+    if found is not None:
+        odd = differences({"simulator": dict(expected)}, {"simulator": dict(found)})
+    if odd:
+        raise StorageError(
+            f"the simulator was lost, and is another one now, so the run cannot go on: {'; '.join(odd)}. .partial "
+            "holds every trace that had finished; resume with the simulator that the run began with"
+        )
+
+
+def _hashed(program: Program) -> dict[str, Any]:
+    try:
+        identity = program.identity()
+    except OSError as error:
+        raise StorageError(
+            f"{error.filename or program.command[0]} cannot be read ({error.strerror}): with resume=, every file "
+            "that the simulator consists of must be readable"
+        ) from error
+    if not program.unchanged():
+        raise StorageError(
+            f"{program.command[0]}: its files were replaced while they were read. With resume=, they must stay as "
+            "they are during a run"
+        )
+    return identity
+
+
+class StartedFiles:
+    """Knows the files of the simulator that runs, so that a run's folder can name them."""
+
+    build = ""  # a digest of the code that runs; "": not known
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._files: Program | None = None  # of the running family, as they were at its start; None: not known
+        self._started_as: Program | None = None  # the same, without what it has loaded by itself
+
+    @property
+    def known(self) -> bool:
+        """Whether they could be read, and stayed as they were while the family started."""
+        return self._files is not None
+
+    def _now(self) -> Program:
+        """The files of the simulator as they are now."""
+        command, cwd = self._setup.command, self._setup.cwd
+        env = {**os.environ, **self._setup.env}
+        program = read_program(resolve_command(command, env, cwd), env, cwd)
+        return program._replace(command=(os.path.basename(command[0]), *command[1:]))
+
+    def look_at(self, start: Callable[[], Session]) -> Session:
+        """Starts the family, and looks at its files before and after."""
+        self._files = self._started_as = None
+        self.build = ""
+        before = None
+        with contextlib.suppress(OSError):  # of an executable that cannot be read; it can be run all the same
+            before = self._now()
+        session = start()
+        if before is not None:
+            files = before.plus(loaded_files(session.hello.zygote_pid, session.hello.host_pid))
+            with contextlib.suppress(OSError):
+                self.build = files.build()
+            if before.unchanged():
+                self._files, self._started_as = files, before
+            else:
+                self.build = ""
+        return session
+
+    def still_the_same(self) -> bool:
+        """Whether what runs is what the files hold now."""
+        if self._files is None or not self._files.unchanged():
+            return False
+        with contextlib.suppress(OSError):
+            return self._now() == self._started_as
+        return False
+
+    def identity(self) -> dict[str, Any]:
+        """Names and hashes, for the identity of a run."""
+        if self._files is None:
+            raise StorageError(
+                f"{self._setup.command[0]}: its files cannot be read, or were replaced while it started. With resume=, "
+                "they must be readable, and must stay as they are during a run"
+            )
+        return _hashed(self._files)
