@@ -206,17 +206,15 @@ enum ars_loop_method {
 /* Why a loop's entry was estimated by forking in a run that allows REWIND. */
 enum ars_fork_reason {
     ARS_REASON_NONE = 0,
-    ARS_REASON_SYSTEM = 1,   /* the system does not allow rewinding; detail: errno */
-    ARS_REASON_SYSCALL = 2,  /* a continuation made a system call that cannot be undone; detail: its number */
-    ARS_REASON_CRASH = 3,    /* a process ended while it ran a continuation in place */
-    ARS_REASON_FAILURE = 4,  /* a continuation failed in place; the fork reports the failure; detail: its kind */
-    ARS_REASON_MISMATCH = 5, /* an earlier entry was estimated both ways, and the numbers differed */
-    ARS_REASON_COST = 6,     /* measured: forking is cheaper */
-    ARS_REASON_PAGES = 7,    /* a continuation wrote to too many pages */
-    ARS_REASON_THREADS = 8,  /* the simulator has more than one thread */
-    ARS_REASON_SHADOW_STACK = 9,
-    ARS_REASON_DEPTH = 10,  /* the loop is inside one that is being rewound */
-    ARS_REASON_HANDLER = 11 /* the simulator handles signals that rewinding needs */
+    ARS_REASON_SYSTEM = 1,      /* the system does not allow rewinding; detail: errno */
+    ARS_REASON_SYSCALL = 2,     /* a continuation made a system call that cannot be undone; detail: its number */
+    ARS_REASON_CRASH = 3,       /* a process ended while it ran a continuation in place */
+    ARS_REASON_FAILURE = 4,     /* a continuation failed in place; the fork reports the failure; detail: its kind */
+    ARS_REASON_MISMATCH = 5,    /* an earlier entry was estimated both ways, and the numbers differed */
+    ARS_REASON_COST = 6,        /* measured: forking is cheaper */
+    ARS_REASON_PAGES = 7,       /* a continuation wrote to too many pages */
+    ARS_REASON_THREADS = 8,     /* the simulator has more than one thread */
+    ARS_REASON_SHADOW_STACK = 9 /* the processor guards return addresses with a stack that cannot be put back */
 };
 
 struct ars_wire_loop {
@@ -297,7 +295,7 @@ struct ars_wire_done {
 
 #define ARS_FAIL_LAST ARS_FAIL_TRY_TIMEOUT
 #define ARS_METHOD_LAST ARS_METHOD_IN_PLACE
-#define ARS_REASON_LAST ARS_REASON_HANDLER
+#define ARS_REASON_LAST ARS_REASON_SHADOW_STACK
 #define ARS_WIRE_PAD(n) (((n) + 7u) & ~(uint32_t)7u)
 
 _Static_assert(sizeof(struct ars_wire_header) == 24, "header");

@@ -23,6 +23,6 @@ bool ars__kept_make(void) {
     const uintptr_t ours[2][2] = {{(uintptr_t)kept, (uintptr_t)kept + sizeof(struct ars__kept)},
                                   {(uintptr_t)pages, (uintptr_t)pages + saved}};
     for (int i = 0; i < 2; i++)
-        for (int k = 0; k < 2; k++) ars__me.kept->rewind.pages.ours[i][k] = ours[i][k];
+        for (int k = 0; k < 2; k++) ars__me.kept->rewind.pages.mappings.ours[i][k] = ours[i][k];
     return true;
 }

@@ -28,37 +28,21 @@
 #ifdef ARS__HAS_REWIND
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ENTRIES = (int)(sizeof((struct ars__pages *)0)->entry / 8), HIGH_FD = 800 };
+enum { ENTRIES = (int)(sizeof((struct ars__pages *)0)->entry / 8) };
 
 #define PAGE_OF(address) ((address) & ~(uintptr_t)(ARS__PAGE_BYTES - 1))
 
 /* ---- what the kernel says ----------------------------------------------------------------------------------------- */
-
-/* Linux 6.11; older headers do not have it. */
-struct query {
-    uint64_t size, query_flags, query_addr;
-    uint64_t vma_start, vma_end, vma_flags, vma_page_size, vma_offset, inode;
-    uint32_t dev_major, dev_minor, vma_name_size, build_id_size;
-    uint64_t vma_name_addr, build_id_addr;
-};
-#define QUERY _IOWR('f', 17, struct query)
-enum { QUERY_WRITABLE = 2, QUERY_SHARED = 8, QUERY_OR_NEXT = 16 };
 
 enum { PRESENT = 63, SWAPPED = 62, OF_FILE = 61, EXCLUSIVE = 56 };
 
@@ -75,114 +59,6 @@ static long count_faults(void) {
     struct rusage usage;
     ars__raw(SYS_getrusage, RUSAGE_THREAD, (long)&usage, 0, 0, 0, 0);
     return usage.ru_minflt + usage.ru_majflt;
-}
-
-static bool still_open(const struct ars__proc_file *file) {
-    struct stat st;
-    return !ars__raw(SYS_fstat, file->fd, (long)&st, 0, 0, 0, 0) && st.st_dev == file->device &&
-           st.st_ino == file->inode;
-}
-
-/* Out of the way of a simulator that counts on low numbers. */
-static int open_file(struct ars__proc_file *file, const char *path) {
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return errno;
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, HIGH_FD);
-    if (high >= 0) {
-        close(fd);
-        fd = high;
-    }
-    if (fstat(fd, &st)) return errno;
-    *file = (struct ars__proc_file){fd, st.st_dev, st.st_ino};
-    return 0;
-}
-
-/* ---- mappings ---------------------------------------------------------------------------------------------------- */
-
-/* What is ours lies between guards, so no mapping is partly ours. */
-static bool is_ours(const struct ars__pages *p, uintptr_t at) {
-    for (int i = 0; i < 2; i++)
-        if (at >= p->ours[i][0] && at < p->ours[i][1]) return true;
-    return false;
-}
-
-static bool add_mapping(struct ars__pages *p, uintptr_t from, uintptr_t to, bool of_file) {
-    if (is_ours(p, from)) return true;
-    if (p->n_looked_at == ARS__MOST_MAPPINGS) return false;
-    p->looked_at[p->n_looked_at++] = (struct ars__mapping){from, to, 0, of_file};
-    return true;
-}
-
-static bool query_mappings(struct ars__pages *p) {
-    for (uint64_t at = 0;;) {
-        struct query q = {.size = sizeof q, .query_flags = QUERY_WRITABLE | QUERY_OR_NEXT, .query_addr = at};
-        if (ioctl(p->maps.fd, QUERY, &q)) return errno == ENOENT;
-        at = q.vma_end;
-        if (!(q.vma_flags & QUERY_SHARED) && !add_mapping(p, q.vma_start, q.vma_end, q.inode != 0)) return false;
-    }
-}
-
-/* "7f12a0000000-7f12a0021000 rw-p 00000000 08:01 1234  /lib/..." */
-static bool add_line(struct ars__pages *p, const char *line) {
-    char *at;
-    uintptr_t from = strtoull(line, &at, 16), to = strtoull(at + 1, &at, 16);
-    if (at[2] != 'w' || at[4] != 'p') return true;
-    strtoull(at + 5, &at, 16);
-    strtoull(at, &at, 16);
-    strtoull(at + 1, &at, 16);
-    return add_mapping(p, from, to, strtoull(at, NULL, 10) != 0);
-}
-
-static bool read_mappings(struct ars__pages *p) {
-    size_t used = 0;
-    for (ssize_t n; used + 1 < sizeof p->text; used += (size_t)n) {
-        n = pread(p->maps.fd, p->text + used, sizeof p->text - 1 - used, (off_t)used);
-        if (n < 0) return false;
-        if (n == 0) break;
-    }
-    if (used + 1 == sizeof p->text) return false;
-    p->text[used] = 0;
-    for (const char *line = p->text; *line; line = strchr(line, '\n') + 1)
-        if (!add_line(p, line)) return false;
-    return true;
-}
-
-/* True: they are known, in looked_at. */
-static bool look_at_mappings(struct ars__pages *p) {
-    p->n_looked_at = 0;
-    return p->queries ? query_mappings(p) : still_open(&p->maps) && read_mappings(p);
-}
-
-static bool same_mappings(const struct ars__pages *p) {
-    if (p->n_looked_at != p->n_mappings) return false;
-    for (size_t i = 0; i < p->n_mappings; i++) {
-        const struct ars__mapping *a = &p->mapping[i], *b = &p->looked_at[i];
-        if (a->from != b->from || a->to != b->to || a->of_file != b->of_file) return false;
-    }
-    return true;
-}
-
-/* Numbers the pages. False: there are too many. */
-static bool take_mappings(struct ars__pages *p) {
-    size_t n = 0;
-    p->stack_from = 0;
-    for (size_t i = 0; i < p->n_looked_at; i++) {
-        struct ars__mapping *m = &p->mapping[i];
-        *m = p->looked_at[i];
-        m->first = (uint32_t)n;
-        n += (m->to - m->from) / ARS__PAGE_BYTES;
-        if (n > ARS__MOST_SPACE) return false;
-        if (m->from <= p->stack_holds && p->stack_holds < m->to) p->stack_from = m->from;
-    }
-    p->n_mappings = p->n_looked_at;
-    return true;
-}
-
-static const struct ars__mapping *mapping_of(const struct ars__pages *p, uintptr_t at) {
-    for (size_t i = 0; i < p->n_mappings; i++)
-        if (p->mapping[i].from <= at && at < p->mapping[i].to) return &p->mapping[i];
-    return NULL;
 }
 
 /* ---- known pages ------------------------------------------------------------------------------------------------- */
@@ -215,13 +91,13 @@ static unsigned char *add_known(struct ars__pages *p, uintptr_t at) {
 }
 
 static bool is_dead(const struct ars__pages *p, uintptr_t at) {
-    return at < p->stack && at >= p->stack_from && p->stack_from;
+    return at < p->stack && at >= p->mappings.stack_from && p->mappings.stack_from;
 }
 
 /* Whether the stack pointer is in the main stack; a coroutine's stack may be anywhere, with data below it. */
 static void note_stack(struct ars__pages *p, uintptr_t stack_pointer) {
-    const struct ars__mapping *m = mapping_of(p, stack_pointer);
-    p->stack = m && m->from == p->stack_from ? PAGE_OF(stack_pointer) : 0;
+    const struct ars__mapping *m = ars__mapping_of(&p->mappings, stack_pointer);
+    p->stack = m && m->from == p->mappings.stack_from ? PAGE_OF(stack_pointer) : 0;
 }
 
 /* ---- scanning ---------------------------------------------------------------------------------------------------- */
@@ -229,9 +105,9 @@ static void note_stack(struct ars__pages *p, uintptr_t stack_pointer) {
 /* Calls `each` with the kernel's entry for every page of the mappings; stops if it returns false. */
 static bool for_pages(struct ars__pages *p,
                       bool (*each)(struct ars__pages *, const struct ars__mapping *, uintptr_t, uint64_t)) {
-    if (!still_open(&p->pagemap)) return false;
-    for (size_t i = 0; i < p->n_mappings; i++) {
-        const struct ars__mapping *m = &p->mapping[i];
+    if (!ars__still_open(&p->pagemap)) return false;
+    for (size_t i = 0; i < p->mappings.n; i++) {
+        const struct ars__mapping *m = &p->mappings.at[i];
         for (uintptr_t at = m->from; at < m->to;) {
             size_t n = (m->to - at) / ARS__PAGE_BYTES;
             if (n > ENTRIES) n = ENTRIES;
@@ -260,8 +136,8 @@ static void drop_unmapped(struct ars__pages *p) {
     uint32_t kept = 0;
     for (size_t i = 0, m = 0; i < p->n_pages; i++) {
         const uintptr_t at = p->page[i].at;
-        while (m < p->n_mappings && p->mapping[m].to <= at) m++;
-        if (m == p->n_mappings || at < p->mapping[m].from) continue;
+        while (m < p->mappings.n && p->mappings.at[m].to <= at) m++;
+        if (m == p->mappings.n || at < p->mappings.at[m].from) continue;
         p->page[kept] = (struct ars__known_page){at, kept};
         kept++;
     }
@@ -270,11 +146,11 @@ static void drop_unmapped(struct ars__pages *p) {
 
 static bool scan(struct ars__pages *p, uintptr_t stack_pointer) {
     p->scanned = false;
-    if (!take_mappings(p)) return false;
+    if (!ars__mappings_take(&p->mappings)) return false;
     note_stack(p, stack_pointer);
     p->scanned_stack = p->stack;
     drop_unmapped(p);
-    const struct ars__mapping *last = p->n_mappings ? &p->mapping[p->n_mappings - 1] : NULL;
+    const struct ars__mapping *last = p->mappings.n ? &p->mappings.at[p->mappings.n - 1] : NULL;
     const size_t n = last ? number_of(last, last->to) : 0;
     memset(p->present, 0, (n + 63) / 64 * 8);
     return p->scanned = for_pages(p, note_page);
@@ -283,10 +159,10 @@ static bool scan(struct ars__pages *p, uintptr_t stack_pointer) {
 /* ---- saving and putting back ------------------------------------------------------------------------------------------ */
 
 bool ars__pages_look(struct ars__pages *p, uintptr_t stack_pointer) {
-    if (!look_at_mappings(p)) return false;
+    if (!ars__mappings_look(&p->mappings)) return false;
     const long faults = count_faults();
     const bool deeper = PAGE_OF(stack_pointer) < p->scanned_stack; /* what was dead then is alive */
-    if (p->scanned && !deeper && faults == p->faults && same_mappings(p)) return true;
+    if (p->scanned && !deeper && faults == p->faults && ars__mappings_same(&p->mappings)) return true;
     p->faults = faults;
     return scan(p, stack_pointer);
 }
@@ -362,10 +238,10 @@ bool ars__pages_restore(struct ars__pages *p) {
 /* ---- pages that are expected ------------------------------------------------------------------------------------------ */
 
 void ars__pages_own(struct ars__pages *p, const uint64_t *at, size_t n) {
-    if (!look_at_mappings(p) || !take_mappings(p)) return;
+    if (!ars__mappings_look(&p->mappings) || !ars__mappings_take(&p->mappings)) return;
     p->scanned = false;
     for (size_t i = 0; i < n; i++) {
-        if (at[i] != PAGE_OF(at[i]) || !mapping_of(p, at[i])) continue;
+        if (at[i] != PAGE_OF(at[i]) || !ars__mapping_of(&p->mappings, at[i])) continue;
         __asm__ volatile("lock addb $0, (%0)" ::"r"(at[i]) : "memory"); /* a write that changes nothing */
     }
 }
@@ -424,21 +300,16 @@ static int try_kernel(struct ars__pages *p) {
 
 int ars__pages_open(struct ars__pages *p) {
     int why;
-    if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)) return errno;
-    if ((why = open_file(&p->maps, "/proc/self/maps")) || (why = open_file(&p->pagemap, "/proc/self/pagemap")))
-        return why;
     if (sysconf(_SC_PAGESIZE) != ARS__PAGE_BYTES) return ENOTSUP;
+    if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)) return errno;
+    if ((why = ars__mappings_open(&p->mappings)) || (why = ars__open_proc(&p->pagemap, "/proc/self/pagemap")))
+        return why;
     madvise(p->saved, (size_t)ARS__MOST_PAGES * ARS__PAGE_BYTES,
             MADV_DONTFORK); /* less to copy for those that are forked */
-    p->stack_holds = getauxval(AT_RANDOM);
     p->scanned = false;
     p->n_pages = 0;
     p->sleeper = 0;
     note_rseq(p);
-    p->queries = true;
-    p->n_looked_at = 0;
-    p->queries = query_mappings(p);
-    p->owner = getpid();
     return try_kernel(p);
 }
 

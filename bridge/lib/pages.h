@@ -8,18 +8,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum {
-    ARS__PAGE_BYTES = 4096,
-    ARS__MOST_MAPPINGS = 1024,
-    ARS__MOST_PAGES = 4096,   /* put back at a rewind; with more a fork is cheaper */
-    ARS__MOST_SPACE = 1 << 22 /* pages of address space that are looked through: 16 GB */
-};
+#include "mappings.h"
 
-/* A private mapping that can be written, as far as it is the simulator's. */
-struct ars__mapping {
-    uintptr_t from, to;
-    uint32_t first;   /* number of its first page in the map of present pages */
-    uint32_t of_file; /* not 0: an untouched page comes from a file, otherwise it is zero */
+enum {
+    ARS__MOST_PAGES = 4096, /* put back at a rewind; with more a fork is cheaper */
 };
 
 /* A page that is put back, and where its content is kept. */
@@ -28,39 +20,25 @@ struct ars__known_page {
     uint32_t slot;
 };
 
-/* A descriptor that the simulator may have closed, and its number given to a file of its own. */
-struct ars__proc_file {
-    int fd;
-    dev_t device;
-    ino_t inode;
-};
-
 /* Lives in memory that is never put back (kept.h). */
 struct ars__pages {
-    pid_t owner; /* the process for which it was opened */
-    struct ars__proc_file maps, pagemap;
-    bool queries;          /* the kernel answers questions about mappings one by one */
-    uintptr_t stack_holds; /* an address in the main stack */
-    uintptr_t stack_from;  /* where that mapping begins */
+    struct ars__mappings mappings;
+    struct ars__proc_file pagemap;
     uintptr_t stack; /* the stack pointer's page at the entry, below which that mapping is dead; 0: it is elsewhere */
     uintptr_t scanned_stack;      /* the same, at the last scan */
     uintptr_t rseq_from, rseq_to; /* written by the kernel at any time */
-    uintptr_t ours[2][2];         /* memory that is never put back */
     long faults;                  /* counted so far: if there are more, a page was written for the first time */
     bool scanned;                 /* what follows is what the kernel says as long as faults and mappings are the same */
-    size_t n_mappings, n_looked_at;
-    size_t n_pages;       /* known ones, in the order of their addresses */
-    uint32_t n_slots;     /* in use */
-    unsigned char *saved; /* their contents at the entry */
-    pid_t sleeper;        /* a copy of the process at the entry, while there is one */
-    bool lost;            /* the content of a page could not be found */
-    uint32_t n_missed;    /* pages written though they were shared with the parent, this time */
-    uintptr_t missed[64]; /* the first of them */
-    struct ars__mapping mapping[ARS__MOST_MAPPINGS], looked_at[ARS__MOST_MAPPINGS];
+    size_t n_pages;               /* known ones, in the order of their addresses */
+    uint32_t n_slots;             /* in use */
+    unsigned char *saved;         /* their contents at the entry */
+    pid_t sleeper;                /* a copy of the process at the entry, while there is one */
+    bool lost;                    /* the content of a page could not be found */
+    uint32_t n_missed;            /* pages written though they were shared with the parent, this time */
+    uintptr_t missed[64];         /* the first of them */
     struct ars__known_page page[ARS__MOST_PAGES];
     uint64_t present[ARS__MOST_SPACE / 64]; /* anonymous pages that were there at the last scan: a bit each */
     uint64_t entry[4096];                   /* of the kernel's table */
-    char text[256 << 10];                   /* /proc/self/maps, for a kernel that answers no questions */
 };
 
 /* Makes ready in this process. Returns 0, or an errno that says why not. */

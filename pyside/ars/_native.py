@@ -124,8 +124,6 @@ class ForkReason(IntEnum):
     PAGES = lib.ARS_REASON_PAGES
     THREADS = lib.ARS_REASON_THREADS
     SHADOW_STACK = lib.ARS_REASON_SHADOW_STACK
-    DEPTH = lib.ARS_REASON_DEPTH
-    HANDLER = lib.ARS_REASON_HANDLER
 
 
 class SiteKind(IntEnum):

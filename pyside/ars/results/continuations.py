@@ -51,8 +51,6 @@ _WORDS: Final[Mapping[ForkReason, Callable[[int], str]]] = {
     ForkReason.PAGES: lambda _: "a continuation writes to too many memory pages",
     ForkReason.THREADS: lambda _: "the simulator has more than one thread",
     ForkReason.SHADOW_STACK: lambda _: "the processor's shadow stack is in use",
-    ForkReason.DEPTH: lambda _: "it is inside a loop that is being rewound",
-    ForkReason.HANDLER: lambda _: "the simulator handles a signal that rewinding needs",
 }
 
 
