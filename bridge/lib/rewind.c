@@ -21,13 +21,8 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 
 static struct ars__rewind *here(void) {
     return &ars__me.kept->rewind;
@@ -106,17 +101,10 @@ void ars__rewind_tried(const struct ars__loop *loop, bool accepted) {
 
 /* ---- the entry ------------------------------------------------------------------------------------------------------- */
 
-/* The first write to a page of the shared memory is a fault like others, after which all memory is looked through for new pages.
- * They were had one by one until the ring had come round, so they are had now (Linux 5.14; without it, that is what happens). */
-static void fault_in_shared_memory(void) {
-    madvise(ars__me.mine, sizeof *ars__me.mine, MADV_POPULATE_WRITE);
-}
-
 enum ars_fork_reason ars__rewind_open(int32_t *detail) {
     struct ars__rewind *r = here();
     if (!r->opened) {
         r->opened = true;
-        fault_in_shared_memory();
         say(ARS__REWIND_OPENING, ARS_NO_SITE);
         r->why_not = ars__pages_open(&r->pages);
         if (!r->why_not) r->why_not = ars__guard_open(&r->guard);
