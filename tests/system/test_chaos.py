@@ -65,12 +65,7 @@ def assert_same(found: ars.Posterior, right: ars.Posterior) -> int:
 
 
 @pytest.mark.timeout(SECONDS + 240)
-<<<<<<< HEAD
 def test_killing_random_processes_changes_nothing(mode: Any, csim: Callable[[str], str]) -> None:
-=======
-@pytest.mark.parametrize("mode", ["fork", "auto", "check"])
-def test_killing_random_processes_changes_nothing(mode: str, csim: Callable[[str], str]) -> None:
->>>>>>> h-tests
     seeds = (1, 2, 3)
     with ars.Simulator([csim("marsaglia")], workers=6, continuations="fork") as sim:
         right = [run(sim, seed) for seed in seeds]

@@ -61,7 +61,6 @@ def posterior(sim: ars.Simulator, traces: int = 200, **options: Any) -> ars.Post
 # ---- death -----------------------------------------------------------------------------------------------------------
 
 
-<<<<<<< HEAD
 # Which entries are estimated both ways depends on who came first, and so does what it cost.
 COUNTERS = {
     "auto": ("traces", "tries_q", "tries_p"),
@@ -72,12 +71,6 @@ DEATHS = [("fork", role) for role in ROLES] + [("auto", role) for role in ("host
 
 @pytest.mark.parametrize(("mode", "role"), DEATHS)
 def test_one_death_costs_nothing(mode: str, role: str, csim: Callable[[str], str]) -> None:
-=======
-@pytest.mark.parametrize(
-    ("role", "mode"), [*((role, "fork") for role in ROLES), *((role, "auto") for role in ("host", "zygote", "worker"))]
-)
-def test_one_death_costs_nothing(role: str, mode: str, csim: Callable[[str], str]) -> None:
->>>>>>> h-tests
     """kill -9 of one process of the family: the run goes on, and its result is the one it would have had."""
     traces = 150 if mode == "fork" else 2000  # it lasts long enough for the killer
 
@@ -116,12 +109,7 @@ def test_one_death_costs_nothing(role: str, mode: str, csim: Callable[[str], str
         for method in ("ars", "ic", "biased"):
             assert post.log_weights(method).tobytes() == right.log_weights(method).tobytes()
         assert post["mu"].tobytes() == right["mu"].tobytes()
-<<<<<<< HEAD
         for name in COUNTERS[mode]:
-=======
-        # How many are also forked, to compare, depends on who has run what.
-        for name in ("traces", "tries_q", "tries_p", *(("snapshots", "continuations") if mode == "fork" else ())):
->>>>>>> h-tests
             assert post.stats[name] == right.stats[name] > 0, name
         # One per trace at least; how many are left to the prior before that is known depends on who asks first.
         assert min(post.stats["requests"], right.stats["requests"]) >= traces
@@ -359,12 +347,7 @@ def test_a_system_without_processes_is_a_clear_error(start_forking: Callable[...
 
 def test_a_thousand_live_continuations_finish(start_forking: Callable[..., ars.Simulator]) -> None:
     """4 traces of 250 loops. Each continuation waits until 1,000 of them are there, so they are alive at once."""
-<<<<<<< HEAD
     post = posterior(start_forking("barrier", 1000, workers=4, trace_timeout=100), 4, budget=ars.Budget(M=1, N=1))
-=======
-    sim = start("barrier", 1000, workers=4, trace_timeout=100, continuations="fork")
-    post = posterior(sim, 4, budget=ars.Budget(M=1, N=1))
->>>>>>> h-tests
     assert len(post) == 4
     assert not post.failures
     assert np.all(post.columns.loops["tries_q"] == 1) and np.all(post.columns.loops["runs_p"] == 1)

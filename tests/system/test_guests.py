@@ -31,21 +31,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return builder.program([SOURCE], Variant(COMPILERS[0], ("-O2", "-pthread")))
 
 
-<<<<<<< HEAD
 @pytest.fixture
 def guest(program: Path, mode: str, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
     def start(*arguments: object, **options: Any) -> ars.Simulator:
         settings = {"workers": 2, "continuations": mode, **options}
         return started(ars.Simulator([str(program), *map(str, arguments)], **settings))
-=======
-@pytest.fixture(params=["fork", "auto"])
-def guest(
-    request: pytest.FixtureRequest, program: Path, started: Callable[[ars.Simulator], ars.Simulator]
-) -> Callable[..., ars.Simulator]:
-    def start(*arguments: object, **options: Any) -> ars.Simulator:
-        options = {"workers": 2, "continuations": request.param, **options}
-        return started(ars.Simulator([str(program), *map(str, arguments)], **options))
->>>>>>> h-tests
 
     return start
 
@@ -171,13 +161,7 @@ def test_what_costs_a_trace(
     behaviour: str, kind: str, says: str, guest: Callable[..., ars.Simulator], right: ars.Posterior
 ) -> None:
     lost = right["misbehaves"] == 1
-<<<<<<< HEAD
     sim = guest(behaviour)
-=======
-    # It waits for a snapshot; where continuations are rewound there is none.
-    options: dict[str, Any] = {"trace_timeout": 2.0, "continuations": "fork"} if kind == "timeout" else {}
-    sim = guest(behaviour, **{"trace_timeout": 60.0, **options})
->>>>>>> h-tests
     found = posterior(sim, on_failure="zero")
     assert dict(found.failures) == {kind: int(lost.sum())}
     assert says in found.failures.examples[0].text
