@@ -20,6 +20,7 @@
 #ifdef ARS__HAS_REWIND
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -108,9 +109,16 @@ void ars__rewind_tried(const struct ars__loop *loop, bool accepted) {
 
 /* The first write to a page of the shared memory is a fault like others, after which all memory is looked through for new pages.
  * They were had one by one until the ring had come round, so they are had now (Linux 5.14; without it, that is what happens).
- * They cannot be left out of the count instead: while a trace is sent, the stack and the simulator's handlers are written to. */
+ * They cannot be left out of the count instead: sending a trace also writes to the stack, and signal handlers may run meanwhile. */
 static void fault_in_shared_memory(void) {
     madvise(ars__me.mine, sizeof *ars__me.mine, MADV_POPULATE_WRITE);
+}
+
+/* Runs before every fork of a process that has rewound: libars's own, and the simulator's (pthread_atfork). */
+static void before_fork(void) {
+    struct ars__rewind *r = here();
+    if (ars__me.role == ARS__WORKER && !r->why_not)
+        ars__pages_before_fork(&r->pages, (uintptr_t)__builtin_frame_address(0));
 }
 
 enum ars_fork_reason ars__rewind_open(int32_t *detail) {
@@ -120,6 +128,7 @@ enum ars_fork_reason ars__rewind_open(int32_t *detail) {
         fault_in_shared_memory();
         say(ARS__REWIND_OPENING, ARS_NO_SITE);
         r->why_not = ars__pages_open(&r->pages);
+        if (!r->why_not) r->why_not = pthread_atfork(before_fork, NULL, NULL);
         if (!r->why_not) r->why_not = ars__guard_open(&r->guard);
         /* With one worker all traces are its own, and a simulator that carries something over from one to the next sees no other
          * process: so as little as possible is left to chance. */
@@ -151,10 +160,6 @@ static void keep_first(struct ars__rewind *r, struct ars__loop *loop) {
         return;
     }
     ars__loop_keep_first(loop, &r->first[depth - 1]);
-}
-
-void ars__rewind_before_fork(void) {
-    ars__pages_look(&here()->pages, (uintptr_t)__builtin_frame_address(0));
 }
 
 static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) {
@@ -260,7 +265,6 @@ enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember,
     (void)loop, (void)remember;
     return ars__rewind_open(detail);
 }
-void ars__rewind_before_fork(void) {}
 _Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail) {
     ars__fail(ARS_FAIL_MISUSE, detail, "a continuation was refused (%d) where there is none", (int)reason);
 }
