@@ -46,14 +46,15 @@ enum { ENTRIES = (int)(sizeof((struct ars__pages *)0)->entry / 8) };
 
 /* ---- what the kernel says ----------------------------------------------------------------------------------------- */
 
-enum { PRESENT = 63, SWAPPED = 62, OF_FILE = 61, EXCLUSIVE = 56 };
+enum { PRESENT = 63, SWAPPED = 62, OF_FILE = 61, OFF_LIMITS = 58, EXCLUSIVE = 56 };
 
 static bool has_bit(uint64_t entry, int bit) {
     return entry >> bit & 1;
 }
 
+/* Off limits: nobody can read or write it (MADV_GUARD_INSTALL); the kernel lists it as swapped out. */
 static bool is_own(uint64_t entry) {
-    return has_bit(entry, SWAPPED) ||
+    return (has_bit(entry, SWAPPED) && !has_bit(entry, OFF_LIMITS)) ||
            (has_bit(entry, PRESENT) && has_bit(entry, EXCLUSIVE) && !has_bit(entry, OF_FILE));
 }
 
