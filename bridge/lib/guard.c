@@ -216,7 +216,8 @@ static void on_system_call(int signal, void *information, void *context) {
     greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
     const struct call c = {info->si_syscall, r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10], r[REG_R8], r[REG_R9]};
     struct ars__guard *g = ars__rewind_guard();
-    bool refused = info->si_code != SYS_USER_DISPATCH || info->si_arch != AUDIT_ARCH_X86_64; /* int 0x80: other numbers */
+    /* The numbers of int 0x80 are others. */
+    bool refused = info->si_code != SYS_USER_DISPATCH || info->si_arch != AUDIT_ARCH_X86_64;
     if (refused)
         ;
     else if (is_question(&c))

@@ -8,6 +8,8 @@
  * worker's mailbox, which is shared memory and not put back. */
 #include "rewind.h"
 
+#include <errno.h>
+
 #include "ahead.h"
 #include "continuation.h"
 #include "fail.h"
@@ -19,7 +21,6 @@
 
 #ifdef ARS__HAS_REWIND
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>

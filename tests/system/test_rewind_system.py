@@ -156,3 +156,15 @@ def test_a_thread_that_has_ended_is_none(mode: str, program: Path, right: ars.Po
     found = simulate([program, "thread_in_trace_gone"], mode)
     assert not differences(found, right)
     assert_rewound(found.columns.loops, mode)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_a_library_that_cannot_rewind_forks(compiler: str, builder: Builder, right: ars.Posterior) -> None:
+    """As on another processor, and with the sanitizers: machine.h."""
+    variant = Variant(compiler, ("-O2", "-pthread"), library_flags=("-DARS__SANITIZED",))
+    found = run(
+        [compiled(builder, [FOLDER / "guard.c"], variant), "nothing"], "auto", TRACES, workers=2, proposals=PROPOSALS
+    )
+    assert not differences(found, right)
+    assert_forked(found)
+    assert reasons(found.columns.loops) == {(ForkReason.SYSTEM, errno.ENOSYS)}
