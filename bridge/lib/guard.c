@@ -95,7 +95,17 @@ static bool may_map(const struct ars__guard *g, unsigned long protection, unsign
            g->n_mappings + 2 < ARS__MOST_NEW_MAPPINGS;
 }
 
+/* Signals that a continuation causes itself. */
+static const int own[ARS__OWN_SIGNALS] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+
+/* The kernel forgets a handler for one use (SA_RESETHAND) when it is used. */
+static void reinstall_handlers(const struct ars__guard *g) {
+    for (int i = 0; i < ARS__OWN_SIGNALS; i++)
+        if (g->own[i].flags & SA_RESETHAND) ars__raw(SYS_rt_sigaction, own[i], (long)&g->own[i], 0, 8, 0, 0);
+}
+
 void ars__guard_undo(struct ars__guard *g) {
+    reinstall_handlers(g);
     if (g->highest_break > g->program_break) {
         ars__raw(SYS_brk, (long)g->program_break, 0, 0, 0, 0, 0);
         g->highest_break = g->program_break;
@@ -244,11 +254,14 @@ static unsigned long bit_of(int signal) {
 }
 
 bool ars__guard_enter(struct ars__guard *g) {
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
     const struct ars__kernel_action ours = {on_system_call, SA_SIGINFO | RESTORER, ars__restorer(), ~0ul};
     unsigned long others = ~0ul;
     const unsigned long sigsys = bit_of(SIGSYS);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) others &= ~bit_of(own[i]);
+    for (int i = 0; i < ARS__OWN_SIGNALS; i++) {
+        others &= ~bit_of(own[i]);
+        if (ars__raw(SYS_rt_sigaction, own[i], 0, (long)&g->own[i], 8, 0, 0)) return false;
+    }
+    others &= ~sigsys;
     if (ars__raw(SYS_rt_sigprocmask, SIG_BLOCK, (long)&others, (long)&g->mask, 8, 0, 0)) return false;
     if (g->mask & sigsys) ars__raw(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&sigsys, 0, 8, 0, 0);
     if (ars__raw(SYS_rt_sigaction, SIGSYS, (long)&ours, (long)&g->sigsys, 8, 0, 0)) {

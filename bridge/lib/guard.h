@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ARS__MOST_NEW_MAPPINGS = 128 };
+enum { ARS__MOST_NEW_MAPPINGS = 128, ARS__OWN_SIGNALS = 5 };
 
 /* sigaction as the kernel knows it. */
 struct ars__kernel_action {
@@ -23,8 +23,9 @@ struct ars__guard {
     bool on;                /* simulator code of a continuation is running */
     unsigned long mask;     /* signals that were blocked before */
     struct ars__kernel_action sigsys;
-    uintptr_t program_break, highest_break; /* at the entry; since then */
-    size_t n_mappings;                      /* made since the entry */
+    struct ars__kernel_action own[ARS__OWN_SIGNALS]; /* what happens at signals that a continuation causes itself */
+    uintptr_t program_break, highest_break;          /* at the entry; since then */
+    size_t n_mappings;                               /* made since the entry */
     struct {
         uintptr_t from, to;
     } mapping[ARS__MOST_NEW_MAPPINGS];
