@@ -130,8 +130,7 @@ def test_a_call_that_fails(call: str, mode: str, for_good: bool, shim: str, prog
 def test_a_worker_without_its_part_of_the_segment_is_a_failure_of_memory(
     shim: str, program: str, tmp_path: Path
 ) -> None:
-    """Three calls protect the segment, two what rewinding keeps; then the zygote opens and closes the area of each worker
-    that it forks."""
+    """Three calls protect the segment, two what rewinding keeps; then the zygote opens the areas of workers."""
     found, _ = counted(program, shim, tmp_path / "plan", "mprotect", 6, True)
     assert isinstance(found, ars.TraceFailure)
     assert {failure.kind for failure in found.failures} == {"memory"}
