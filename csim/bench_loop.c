@@ -1,8 +1,8 @@
 /* bench_loop: what `ars bench` runs. A loop of a given acceptance in a process of a given size, and next to it a bare
  * fork of the same process, so that the two can be compared.
  *
- *   loop     LOOPS nested loops, each of which accepts with ACCEPTANCE
- *   bare     FORKS times fork, _exit and waitpid; the result `cpu` is what they cost together, in seconds
+ *   loop     LOOPS nested loops, each of which accepts with ACCEPTANCE; every try writes to PAGES pages, the same ones
+ *   bare     FORKS times fork, _exit and waitpid; `cpu` and `wall` are what one of them costs, in seconds
  *   memory   the loop, and what its snapshot costs: `private` and `tables`, in bytes
  *   sites    DRAWS draws, all of SITES names in turn, or of one of the sets that more than DRAWS names make
  */
@@ -10,40 +10,49 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <ars.h>
 
 #include "args.h"
 
-enum { FORKS = 50, DRAWS = 20, MOST_SITES = 4096 };
+enum { FORKS = 50, DRAWS = 20, MOST_SITES = 4096, PAGE = 4096, MOST_PAGES = 1 << 20 };
 
 struct parameters {
     double acceptance;
     int memory; /* MB */
     int loops;
+    int pages; /* written to by every try */
+    int forks;
     int sites;
     char *resident;
+    size_t apart; /* bytes from one page that is written to, to the next */
     char (*names)[16];
 };
 
 /* ---- the loop ------------------------------------------------------------------------------------------------------ */
 
-static void inner(double acceptance) {
+static void write_to_pages(const struct parameters *with) {
+    for (int i = 0; i < with->pages; i++) ((volatile char *)with->resident)[(size_t)i * with->apart]++;
+}
+
+static void inner(const struct parameters *with) {
     for (;;) {
         rs_start();
-        if (ars_sample("u", ars_uniform(0, 1)) < acceptance) {
+        write_to_pages(with);
+        if (ars_sample("u", ars_uniform(0, 1)) < with->acceptance) {
             rs_end();
             return;
         }
     }
 }
 
-static void outer(double acceptance) {
+static void outer(const struct parameters *with) {
     for (;;) {
         rs_start();
-        inner(acceptance);
-        if (ars_sample("v", ars_uniform(0, 1)) < acceptance) {
+        inner(with);
+        if (ars_sample("v", ars_uniform(0, 1)) < with->acceptance) {
             rs_end();
             return;
         }
@@ -52,7 +61,7 @@ static void outer(double acceptance) {
 
 static void loop(void *user) {
     const struct parameters *with = user;
-    (with->loops == 1 ? inner : outer)(with->acceptance);
+    (with->loops == 1 ? inner : outer)(with);
     ars_observe("y", ars_normal(0, 1));
 }
 
@@ -69,15 +78,32 @@ static double cpu(void) {
     return seconds(self.ru_utime) + seconds(self.ru_stime) + seconds(children.ru_utime) + seconds(children.ru_stime);
 }
 
+static double wall(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* As libars does it: without libc's handlers, where libc allows that. */
+#ifdef __GLIBC__
+#if __GLIBC_PREREQ(2, 34)
+#define bare_fork _Fork
+#endif
+#endif
+#ifndef bare_fork
+#define bare_fork fork
+#endif
+
 static void bare(void *user) {
-    (void)user;
-    double before = cpu();
-    for (int i = 0; i < FORKS; i++) {
-        pid_t pid = fork();
+    const struct parameters *with = user;
+    double cpu_before = cpu(), wall_before = wall();
+    for (int i = 0; i < with->forks; i++) {
+        pid_t pid = bare_fork();
         if (pid == 0) _exit(0);
         if (pid < 0 || waitpid(pid, NULL, 0) != pid) exit(1);
     }
-    ars_result("cpu", cpu() - before);
+    ars_result("cpu", (cpu() - cpu_before) / with->forks);
+    ars_result("wall", (wall() - wall_before) / with->forks);
     ars_observe("y", ars_normal(0, 1));
 }
 
@@ -122,21 +148,23 @@ static void sites(void *user) {
 /* -------------------------------------------------------------------------------------------------------------------- */
 
 /* Written to, so that it is there; pieces below the size at which malloc maps them one by one would be a heap, and the
- * heap of a real simulator is what this stands for. */
-static char *reside(int megabytes) {
-    size_t size = (size_t)megabytes << 20;
-    char *block = malloc(size);
-    if (!block) {
-        fprintf(stderr, "no memory for %d MB\n", megabytes);
+ * heap of a real simulator is what this stands for. The pages that tries write to are spread over it evenly. */
+static void reside(struct parameters *with) {
+    size_t size = (size_t)with->memory << 20, least = (size_t)(with->pages + 1) * PAGE;
+    if (size < least) size = least;
+    with->resident = malloc(size);
+    if (!with->resident) {
+        fprintf(stderr, "no memory for %zu bytes\n", size);
         exit(1);
     }
-    memset(block, 1, size);
-    return block;
+    memset(with->resident, 1, size);
+    if (with->pages) with->apart = size / (size_t)with->pages / PAGE * PAGE;
 }
 
 int main(int argc, char **argv) {
-    const char *usage = "bench_loop loop|bare|memory ACCEPTANCE MEMORY_MB LOOPS, or bench_loop sites SITES";
-    struct parameters with = {0};
+    const char *usage =
+        "bench_loop loop|bare|memory ACCEPTANCE MEMORY_MB LOOPS [PAGES [FORKS]], or bench_loop sites SITES";
+    struct parameters with = {.forks = FORKS};
     if (argc > 1 && strcmp(argv[1], "sites") == 0) {
         args_count(usage, argc, 2, 2);
         with.sites = args_integer(usage, argv[2], 1, MOST_SITES, "SITES must be a number from 1 to 4096");
@@ -145,11 +173,13 @@ int main(int argc, char **argv) {
         for (int i = 0; i < with.sites; i++) snprintf(with.names[i], sizeof *with.names, "x%d", i);
         return ars_main(argc, argv, sites, &with);
     }
-    args_count(usage, argc, 4, 4);
+    args_count(usage, argc, 4, 6);
     void (*model)(void *) = strcmp(argv[1], "bare") == 0 ? bare : strcmp(argv[1], "memory") == 0 ? memory : loop;
     with.acceptance = args_number(usage, argv[2], 1e-6, 1, "ACCEPTANCE must be a number from 1e-6 to 1");
     with.memory = args_integer(usage, argv[3], 0, 1 << 20, "MEMORY_MB must be a number from 0 to 1048576");
     with.loops = args_integer(usage, argv[4], 1, 2, "LOOPS must be 1 or 2");
-    with.resident = reside(with.memory);
+    if (argc > 5) with.pages = args_integer(usage, argv[5], 0, MOST_PAGES, "PAGES must be a number from 0 to 1048576");
+    if (argc > 6) with.forks = args_integer(usage, argv[6], 1, 1000000, "FORKS must be a number from 1 to 1000000");
+    reside(&with);
     return ars_main(argc, argv, model, &with);
 }

@@ -220,6 +220,12 @@ def simulator(
     return make
 
 
+@pytest.fixture(params=["fork", "auto"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """How a simulator runs continuations: for tests of what holds either way, whether they are forked or rewound."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
 def estimates_the_prior() -> Iterator[None]:
     """Loops are estimated although nothing is proposed: for tests of the forks, whatever is proposed."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ars
+from ars.continuations import Continuations
 
 # kB of anonymous memory that a median may grow by: noise of an allocator, not a leak that adds up
 ALLOWED = {"controller": 8192, "host": 256, "zygote": 16, "worker": 128}
@@ -69,7 +70,9 @@ def work(sim: ars.Simulator, name: str, seed: int, traces: int) -> int:
     return 21 * traces
 
 
-def soak(directory: Path, seconds: float, traces: int, mode: Any) -> Iterator[tuple[str, dict[str, Sample], int]]:
+def soak(
+    directory: Path, seconds: float, traces: int, mode: Continuations
+) -> Iterator[tuple[str, dict[str, Sample], int]]:
     """Yields after every round: which simulator, its processes, and the traces so far."""
     names = ("marsaglia", "nested")
     sims = {name: ars.Simulator([str(directory / name)], workers=4, continuations=mode) for name in names}
@@ -103,7 +106,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1200.0)
     parser.add_argument("--traces", type=int, default=200, help="weighted ones per run")
     parser.add_argument("--simulators", type=Path, default=Path("build/csim"), help="where marsaglia and nested are")
-    parser.add_argument("--continuations", choices=("auto", "fork", "check"), default="auto")
+    parser.add_argument("--continuations", default="auto", help="auto, fork or check (default: auto)")
     arguments = parser.parse_args()
     seen: dict[tuple[str, str], list[Sample]] = {}
     began = said = time.monotonic()

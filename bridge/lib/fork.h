@@ -7,7 +7,7 @@
 
 #include "role.h"
 
-bool ars__has_threads(void); /* more than one */
+bool ars__has_threads(void);          /* more than one */
 void ars__watch_forks(void);          /* from now on a process that the simulator forks is ARS__FOREIGN */
 pid_t ars__fork(enum ars__role role); /* -1: errno, or ARS__HAS_THREADS in errno */
 #define ARS__HAS_THREADS (-1)

@@ -9,7 +9,15 @@ _Static_assert(offsetof(struct ars__registers, rsp) == 48 && offsetof(struct ars
                    offsetof(struct ars__registers, mxcsr) == 64 && offsetof(struct ars__registers, x87) == 72,
                "the offsets below");
 
+/* noipa: gcc would look into the body for the registers that it changes, and finds none. */
+#ifndef __has_attribute
+#define __has_attribute(name) 0
+#endif
+#if __has_attribute(noipa)
+#define BARE __attribute__((naked, noinline, noipa, used, no_instrument_function))
+#else
 #define BARE __attribute__((naked, noinline, used, no_instrument_function))
+#endif
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"

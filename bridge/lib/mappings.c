@@ -62,7 +62,9 @@ static bool is_ours(const struct ars__mappings *all, uintptr_t at) {
 static bool add_mapping(struct ars__mappings *all, uintptr_t from, uintptr_t to, bool of_file) {
     if (is_ours(all, from)) return true;
     if (all->n_looked_at == ARS__MOST_MAPPINGS) return false;
-    all->looked_at[all->n_looked_at++] = (struct ars__mapping){from, to, 0, of_file};
+    const struct ars__mapping *last = all->n_looked_at ? &all->looked_at[all->n_looked_at - 1] : NULL;
+    const bool is_static = of_file || (last && last->of_file && last->to == from);
+    all->looked_at[all->n_looked_at++] = (struct ars__mapping){from, to, 0, of_file, is_static};
     return true;
 }
 

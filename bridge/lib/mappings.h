@@ -16,8 +16,9 @@ enum {
 /* A private mapping that can be written, as far as it is the simulator's. */
 struct ars__mapping {
     uintptr_t from, to;
-    uint32_t first;   /* number of its first page in the map of present pages */
-    uint32_t of_file; /* not 0: an untouched page comes from a file, otherwise it is zero */
+    uint32_t first; /* number of its first page in the map of present pages */
+    bool of_file;   /* an untouched page comes from a file; otherwise it is zero */
+    bool is_static; /* the variables of a program or library: from its file, or right behind them */
 };
 
 /* A descriptor that the simulator may have closed, and its number given to a file of its own. */

@@ -12,6 +12,7 @@
 #include "kept.h"
 #include "loops.h"
 #include "process.h"
+#include "resource_limits.h"
 #include "rewind.h"
 #include "snapshot.h"
 #include "trace.h"
@@ -90,11 +91,14 @@ static bool wants_check(uint32_t loop_id) {
     return h->entries % CHECK_EVERY == CHECK_EVERY - 1;
 }
 
+/* A comparison takes what there is, and fails no trace that needs no snapshot. In "check" all entries are compared. */
+static bool can_check(void) {
+    return (ars__me.flags & ARS_RUN_CHECK) || (ars__me.snapshots.alive < ars__me.per_worker && !ars__crowded());
+}
+
 static bool wants_sleeper(const struct ars__habit *h) {
     const struct ars__kept *kept = ars__me.kept;
     if (kept->habits.least_fork > SLOW_FORK && kept->rewind.sleepers >= MOST_SLEEPERS) return false;
-    /* With one worker all traces are its own, and a simulator that carries something over from one to the next sees no other
-     * process: so as little as possible is left to chance. */
     return !h->entries || kept->rewind.clean < (ars__me.n_workers == 1 ? CLEAN_ALONE : CLEAN);
 }
 
@@ -141,7 +145,7 @@ void ars__estimate_at_entry(struct ars__loop *loop) {
         return;
     }
     struct ars__habit *h = habit_of(loop->site_id);
-    if (wants_check(loop->site_id)) {
+    if (wants_check(loop->site_id) && can_check()) {
         h->checks++;
         ars__rewind_before_fork();
         ars__snapshot_at_entry(loop);

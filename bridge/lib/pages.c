@@ -12,6 +12,7 @@
  *   a file's        so the kernel brings it back;
  *   shared          with the process that forked this one. Its content is gone, unless a sleeper has it: a copy of the process,
  *                   made at the entry, that never writes. Without one, the page is "missed": the caller must run the trace again.
+ *                   (A witness is a sleeper for life. It speaks for static data only, which nobody unmaps and maps again.)
  * From then on the page is known.
  *
  * Why a stale view is safe. The list of mappings is compared at every entry, the count of faults too; while both stay the same, no
@@ -181,10 +182,9 @@ bool ars__pages_save(struct ars__pages *p, uintptr_t stack_pointer) {
     return true;
 }
 
-static bool remembered(const struct ars__pages *p, uintptr_t at, void *content) {
-    if (!p->sleeper) return false;
+static bool remembered(pid_t sleeper, uintptr_t at, void *content) {
     const struct iovec to = {content, ARS__PAGE_BYTES}, from = {(void *)at, ARS__PAGE_BYTES};
-    return ars__raw(SYS_process_vm_readv, p->sleeper, (long)&to, 1, (long)&from, 1, 0) == ARS__PAGE_BYTES;
+    return sleeper && ars__raw(SYS_process_vm_readv, sleeper, (long)&to, 1, (long)&from, 1, 0) == ARS__PAGE_BYTES;
 }
 
 /* What was on a page at the entry that is our own now. */
@@ -193,7 +193,7 @@ static bool recover_content(struct ars__pages *p, const struct ars__mapping *m, 
     if (p->present[number / 64] >> number % 64 & 1) {
         if (p->n_missed < sizeof p->missed / sizeof *p->missed) p->missed[p->n_missed] = at;
         p->n_missed++;
-        return remembered(p, at, content);
+        return remembered(p->sleeper, at, content) || (m->is_static && remembered(p->witness, at, content));
     }
     if (!m->of_file) {
         ars__clear(content, ARS__PAGE_BYTES);
@@ -246,9 +246,17 @@ void ars__pages_own(struct ars__pages *p, const uint64_t *at, size_t n) {
     }
 }
 
-void ars__pages_remember(struct ars__pages *p) {
+static pid_t make_sleeper(void) {
     const long pid = ars__clone_sleeper();
-    p->sleeper = pid > 0 ? (pid_t)pid : 0;
+    return pid > 0 ? (pid_t)pid : 0;
+}
+
+void ars__pages_remember(struct ars__pages *p) {
+    p->sleeper = make_sleeper();
+}
+
+void ars__pages_call_witness(struct ars__pages *p) {
+    if (ars__pages_look(p, (uintptr_t)__builtin_frame_address(0))) p->witness = make_sleeper();
 }
 
 void ars__pages_forget(struct ars__pages *p) {
@@ -308,7 +316,7 @@ int ars__pages_open(struct ars__pages *p) {
             MADV_DONTFORK); /* less to copy for those that are forked */
     p->scanned = false;
     p->n_pages = 0;
-    p->sleeper = 0;
+    p->sleeper = p->witness = 0;
     note_rseq(p);
     return try_kernel(p);
 }

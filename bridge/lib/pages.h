@@ -32,6 +32,7 @@ struct ars__pages {
     size_t n_pages;               /* known ones, in the order of their addresses */
     uint32_t n_slots;             /* in use */
     unsigned char *saved;         /* their contents at the entry */
+    pid_t witness;                /* a copy of the process when it began to rewind, or 0 */
     pid_t sleeper;                /* a copy of the process at the entry, while there is one */
     bool lost;                    /* the content of a page could not be found */
     uint32_t n_missed;            /* pages written though they were shared with the parent, this time */
@@ -58,5 +59,7 @@ void ars__pages_excuse(struct ars__pages *p, long before);
 /* A copy of the process that remembers every page as it is now, for processes whose habits are not known yet. */
 void ars__pages_remember(struct ars__pages *p);
 void ars__pages_forget(struct ars__pages *p);
+/* The same for the life of this process, and for static data. */
+void ars__pages_call_witness(struct ars__pages *p);
 
 #endif /* ARS_LIB_PAGES_H */

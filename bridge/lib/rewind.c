@@ -20,6 +20,7 @@
 #ifdef ARS__HAS_REWIND
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -107,6 +108,9 @@ enum ars_fork_reason ars__rewind_open(int32_t *detail) {
         say(ARS__REWIND_OPENING, ARS_NO_SITE);
         r->why_not = ars__pages_open(&r->pages);
         if (!r->why_not) r->why_not = ars__guard_open(&r->guard);
+        /* With one worker all traces are its own, and a simulator that carries something over from one to the next sees no other
+         * process: so as little as possible is left to chance. */
+        if (!r->why_not && ars__me.n_workers == 1) ars__pages_call_witness(&r->pages);
         say(ARS__REWIND_NOT, ARS_NO_SITE);
     }
     *detail = r->why_not;
@@ -149,6 +153,7 @@ void ars__rewind_excused(void (*send)(struct ars__trace *), struct ars__trace *t
 }
 
 static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) {
+    fflush(NULL); /* as before a fork: what the main run has printed is out, and a continuation finds empty buffers */
     own_pages(r);
     keep_first(r, loop);
     if (!ars__guard_enter(&r->guard)) return false;

@@ -58,7 +58,8 @@ void ars__continuation_tried(const struct ars__loop *root, bool accepted) {
     struct ars__snapshot *s = ars__me.snapshot;
     if (!s)
         ars__rewind_tried(root, accepted);
-    else if (ars__continuation_count(&s->estimate, s->want_tries_q, root, accepted)) leave();
+    else if (ars__continuation_count(&s->estimate, s->want_tries_q, root, accepted))
+        leave();
 }
 
 /* ---- the snapshot ---------------------------------------------------------------------------------------------------- */

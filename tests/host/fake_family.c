@@ -290,7 +290,8 @@ static void run_trace(uint32_t w, uint64_t trace) {
     at += sizeof v;
     pid_t children[LOOPS];
     for (uint32_t i = 0; i < n_loops; i++) {
-        struct ars_wire_loop loop = {.site_id = l, .instance = i, .parent = (int32_t)i - 1, .tries = i + 1};
+        struct ars_wire_loop loop = {
+            .site_id = l, .instance = i, .parent = (int32_t)i - 1, .tries = i + 1, .method = ARS_METHOD_FORK};
         memcpy(at, &loop, sizeof loop);
         at += sizeof loop;
         struct ars__snapshot *s = ars__snapshot_at(shm, per_worker, w, i);

@@ -68,7 +68,7 @@ def right(programs: Mapping[str, Path]) -> dict[str, ars.Posterior]:
     """The same runs without a mistake."""
     found = {}
     for name, program in programs.items():
-        with ars.Simulator([str(program), "nothing"], workers=2) as sim:
+        with ars.Simulator([str(program), "nothing"], workers=2, continuations="fork") as sim:
             found[name] = posterior(sim)
     assert 3 <= found["bad"]["mistaken"].sum() <= 10
     assert not found["bad"]["mistaken"][0]
@@ -161,8 +161,10 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_named(mistake: str, start: Callable[..., ars.Simulator], right: dict[str, ars.Posterior]) -> None:
-    check(start(mistake), right["bad"], *MISTAKES[mistake])
+def test_a_mistake_is_named(
+    mistake: str, mode: str, start: Callable[..., ars.Simulator], right: dict[str, ars.Posterior]
+) -> None:
+    check(start(mistake, continuations=mode), right["bad"], *MISTAKES[mistake])
 
 
 IN_CONTINUATION = {
@@ -181,28 +183,28 @@ IN_CONTINUATION = {
 
 @pytest.mark.parametrize("mistake", IN_CONTINUATION)
 def test_a_mistake_in_a_continuation_is_named(
-    mistake: str, start: Callable[..., ars.Simulator], right: dict[str, ars.Posterior]
+    mistake: str, mode: str, start: Callable[..., ars.Simulator], right: dict[str, ars.Posterior]
 ) -> None:
-    sim = start(mistake, "in_continuation", trace_timeout=10.0)
+    sim = start(mistake, "in_continuation", trace_timeout=10.0, continuations=mode)
     check(sim, right["bad"], *IN_CONTINUATION[mistake])
     assert len(sim.prior(50, seed=SEED)) == 50  # without continuations there is no mistake
 
 
 @pytest.mark.parametrize("where", ["in_trace", "in_continuation"])
 def test_an_endless_trace_ends_at_its_time_limit(
-    where: str, start: Callable[..., ars.Simulator], right: dict[str, ars.Posterior]
+    where: str, mode: str, start: Callable[..., ars.Simulator], right: dict[str, ars.Posterior]
 ) -> None:
     """Two seconds of its own time, which on a busy machine are many: the limit of this test is the one for a hang."""
     few = int(np.flatnonzero(right["bad"]["mistaken"] == 1)[1]) + 1  # two traces fail
-    sim = start("endless", where, trace_timeout=2.0)
+    sim = start("endless", where, trace_timeout=2.0, continuations=mode)
     check(sim, right["bad"], "timeout", r"2 s.*trace_timeout", traces=few)
 
 
 @pytest.mark.parametrize("where", ["in_trace", "in_continuation"])
 def test_a_loop_that_never_accepts_ends_at_max_tries(
-    where: str, start: Callable[..., ars.Simulator], right: dict[str, ars.Posterior]
+    where: str, mode: str, start: Callable[..., ars.Simulator], right: dict[str, ars.Posterior]
 ) -> None:
-    sim = start("never_accepts", where, max_tries=1000)
+    sim = start("never_accepts", where, max_tries=1000, continuations=mode)
     check(sim, right["bad"], "too_many_tries", r"loop hopeless was not accepted in 1000 tries.*raise max_tries")
 
 
@@ -222,9 +224,9 @@ THROWN = {
 
 @pytest.mark.parametrize("mistake", THROWN)
 def test_a_loop_left_by_an_exception_is_named(
-    mistake: str, start: Callable[..., ars.Simulator], right: dict[str, ars.Posterior]
+    mistake: str, mode: str, start: Callable[..., ars.Simulator], right: dict[str, ars.Posterior]
 ) -> None:
-    check(start(mistake, program="thrown"), right["thrown"], *THROWN[mistake])
+    check(start(mistake, program="thrown", continuations=mode), right["thrown"], *THROWN[mistake])
 
 
 def test_a_name_of_1024_bytes_is_allowed(start: Callable[..., ars.Simulator]) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import ars
 from ars.cli import main
-from ars_lab.bench import draws, fork, infer, machine, peer, sites, stages, train
+from ars_lab.bench import by_hand, draws, fork, infer, machine, peer, rewind, sites, stages, train
 from ars_lab.bench.compare import compare
 from ars_lab.bench.document import BEGIN, END, markdown, replace_tables
 from ars_lab.bench.measure import Effort, find_simulator
@@ -55,6 +56,44 @@ def test_full_grid_of_fork_is_that_of_the_issue() -> None:
     assert {p.memory for p in grid} == {1, 100, 1024} and {p.acceptance for p in grid} == {0.9, 0.1, 0.01}
 
 
+def test_rewind(directory: str) -> None:
+    found = by_metric(list(rewind.run(SMALLEST, directory)))
+    for side in ("rewind", "fork", "bare"):
+        for clock in ("CPU", "wall"):
+            [cost] = found[f"rewind: {side}, {clock}"]
+            assert 0 < cost.value < 1e6, (side, clock)  # microseconds
+    [over] = found["rewind: over fork"]
+    assert over.target == 1 / 20 and over.value > 0
+    assert 0 <= found["rewind: rewound"][0].value <= 100
+    for side in ("rewind", "fork"):
+        assert found[f"by hand: {side}: simulator"][0].value > 0
+    assert len(found["by hand: CPU, rewind over fork"]) == 1
+
+
+def test_grid_of_rewind_is_that_of_the_issue() -> None:
+    grid = rewind._grid(Effort())
+    sizes = [(1, "4 kB"), (100, "4 kB"), (1024, "4 kB"), (1024, "huge")]
+    assert [(p.memory, p.pages) for p in grid if (p.dirty, p.acceptance) == (20, 0.5)] == sizes
+    assert {p.dirty for p in grid} == {1, 20, 200, 2000} and {p.acceptance for p in grid} == {0.5, 0.01}
+    assert len(grid) == len(sizes) * 4 * 2
+    targets = {(p.memory, p.pages): p.target for p in grid if p.target is not None}
+    assert targets == {(1, "4 kB"): 1 / 20, (1024, "4 kB"): 1 / 500}
+    assert {case.target for case in by_hand._cases(Effort()) if case.M == 10} == {1 / 15}
+
+
+def test_pages_that_tries_write_to_are_put_back(directory: str) -> None:
+    """Pages of a try are part of what is rewound, and the number of them changes no result."""
+    command = [find_simulator("bench_loop", directory), "loop", "0.5", "1", "1"]
+    proposals, budget = {"u": ars.Beta(1, 1.5)}, ars.Budget(M=2, N=4)
+    weights = []
+    for pages, continuations in (("0", "fork"), ("300", "fork"), ("300", "check")):
+        with ars.Simulator([*command, pages], workers=1, continuations=continuations) as simulator:
+            post = simulator.posterior({"y": 0.0}, 50, proposals=proposals, budget=budget, seed=3)
+        weights.append(post.log_weights("ars").tolist())
+    assert weights[0] == weights[1] == weights[2]
+    assert post.stats["rewinds"] == 0 or post.columns.loops["pages"].max() >= 300
+
+
 def test_draws(directory: str) -> None:
     found = by_metric(list(draws.run(SMALLEST, directory)))
     assert {m.case["what"] for m in found["draws: ratio"]} == {"uniform draw", "Normal draw", "Marsaglia event"}
@@ -68,12 +107,26 @@ def test_train(directory: str) -> None:
 
 def test_infer_and_its_stages(directory: str) -> None:
     found = by_metric(list(infer.run(SMALLEST, directory)))
-    forked, ic = found["infer: requests per trace"]
-    assert forked.case["loops"] == "forked" and forked.value > ic.value  # continuations ask too
+    asked = {m.case["loops"]: m.value for m in found["infer: requests per trace"]}
+    assert list(asked) == ["forked", "rewound", "in place", "ic"]
+    assert all(value > asked["ic"] for loops, value in asked.items() if loops != "ic")  # continuations ask too
+    forked = {m.case["loops"]: m.value for m in found["infer CPU: forked"]}
+    assert forked["in place"] == forked["ic"] == 0
+    for ratio in ("infer: over in place", "infer: over forked"):
+        assert [m.case["loops"] for m in found[ratio]] == ["rewound"], ratio
     for stage in stages.STAGES:
         assert all(m.value > 0 for m in found[f"infer CPU: controller: {stage}"]), stage
     shares = [m.value for name, ms in found.items() if name.startswith("infer batches") for m in ms]
-    assert sum(shares) == pytest.approx(2 * 100)
+    assert sum(shares) == pytest.approx(4 * 100)
+
+
+def test_targets_of_infer_are_those_of_the_issue() -> None:
+    groups = infer._groups(Effort())
+    wanted = {(case.M, name): target for group in groups for case in group for name, target in case.compared.values()
+              if target is not None}  # fmt: skip
+    assert wanted == {(1, "over in place"): 0.8, (10, "over in place"): 0.8, (1, "over forked"): 2.2,
+                      (10, "over forked"): 3.0}  # fmt: skip
+    assert [{case.loops for case in group} for group in groups[:2]] == 2 * [{"forked", "rewound", "in place"}]
 
 
 def test_sites(directory: str) -> None:

@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,8 +65,7 @@ def assert_same(found: ars.Posterior, right: ars.Posterior) -> int:
 
 
 @pytest.mark.timeout(SECONDS + 240)
-@pytest.mark.parametrize("mode", ["fork", "auto", "check"])
-def test_killing_random_processes_changes_nothing(mode: str, csim: Callable[[str], str]) -> None:
+def test_killing_random_processes_changes_nothing(mode: Any, csim: Callable[[str], str]) -> None:
     seeds = (1, 2, 3)
     with ars.Simulator([csim("marsaglia")], workers=6, continuations="fork") as sim:
         right = [run(sim, seed) for seed in seeds]

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,14 +52,14 @@ def describe(pid: int) -> tuple[str, str, int] | None:
     return name, maps, int(status.split("Threads:")[1].split()[0])
 
 
-def test_no_simulator_process_maps_libzmq_or_has_a_second_thread(csim: Callable[[str], str]) -> None:
-    with ars.Simulator([csim("truncated_normal"), "b"], workers=4) as sim:
+def test_no_simulator_process_maps_libzmq_or_has_a_second_thread(mode: Any, csim: Callable[[str], str]) -> None:
+    with ars.Simulator([csim("truncated_normal"), "b"], workers=4, continuations=mode) as sim:
         sim.prior(10, seed=1)
         host = sim.pid
         seen: set[tuple[int, int]] = set()
         wrong: list[str] = []
         stop = threading.Event()
-        every_depth = {1, 2, 3, 4}  # zygote, worker, snapshot, continuation
+        every_depth = {1, 2, 3, 4} if mode == "fork" else {1, 2}  # zygote, worker, snapshot, continuation
 
         def depths() -> set[int]:
             return {depth for _, depth in seen.copy()}
@@ -118,8 +119,8 @@ def test_continuations_under_p_ask_for_nothing(csim: Callable[[str], str]) -> No
         assert requests[1] == requests[40] > 400
 
 
-def test_the_first_draw_of_a_loop_is_asked_for_once(csim: Callable[[str], str]) -> None:
-    with ars.Simulator([csim("truncated_normal"), "b"], workers=4) as sim:
+def test_the_first_draw_of_a_loop_is_asked_for_once(mode: Any, csim: Callable[[str], str]) -> None:
+    with ars.Simulator([csim("truncated_normal"), "b"], workers=4, continuations=mode) as sim:
         for N in (1, 30):
             post = sim.posterior(
                 observe=OBSERVE, traces=300, proposals=proposals(), budget=ars.Budget(M=3, N=N), seed=4
@@ -180,10 +181,25 @@ def test_many_requests_travel_in_one_message(csim: Callable[[str], str]) -> None
     assert post.stats["requests_per_message"] > 2.0
 
 
-def test_more_loops_than_snapshots_is_a_named_failure(csim: Callable[[str], str]) -> None:
+@pytest.mark.parametrize("mode", ["fork", "check"])
+def test_more_loops_than_snapshots_is_a_named_failure(mode: Any, csim: Callable[[str], str]) -> None:
     with (
-        ars.Simulator([csim("sequence")], workers=2, env={"ARS_SNAPSHOTS": "2"}) as sim,
+        ars.Simulator([csim("sequence")], workers=2, env={"ARS_SNAPSHOTS": "2"}, continuations=mode) as sim,
         pytest.raises(ars.TraceFailure, match=r"more than 2 loops.*Raise ARS_SNAPSHOTS") as caught,
     ):
         sim.posterior(observe={"y": 1.0}, traces=5, budget=ars.Budget(M=1, N=2), seed=8)
     assert {failure.kind for failure in caught.value.failures} == {"limit"}
+
+
+@pytest.mark.parametrize("limit", [{"max_snapshots": 1}, {"max_processes": 4}], ids=str)
+def test_loops_that_are_rewound_need_no_snapshots(limit: dict[str, Any], csim: Callable[[str], str]) -> None:
+    """What is not needed is compared as far as there is room, and fails no trace."""
+
+    def run(**options: Any) -> ars.Posterior:
+        with ars.Simulator([csim("sequence")], workers=2, **options) as sim:
+            return sim.posterior(observe={"y": 1.0}, traces=20, budget=ars.Budget(M=1, N=2), seed=8)
+
+    limited, free = run(**limit), run(continuations="fork")
+    assert limited.log_weights("ars").tobytes() == free.log_weights("ars").tobytes()
+    assert limited.stats["forks_refused"] == 0
+    assert limited.stats["rewinds"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import resource
@@ -37,11 +38,19 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def start(faults: str, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
+def start_forking(faults: str, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
+    """For tests of processes: every continuation has one."""
+
     def make(*arguments: object, **options: Any) -> ars.Simulator:
-        return started(ars.Simulator([faults, *map(str, arguments)], **{"workers": 2, **options}))
+        settings = {"workers": 2, "continuations": "fork", **options}
+        return started(ars.Simulator([faults, *map(str, arguments)], **settings))
 
     return make
+
+
+@pytest.fixture
+def start(start_forking: Callable[..., ars.Simulator], mode: str) -> Callable[..., ars.Simulator]:
+    return functools.partial(start_forking, continuations=mode)
 
 
 def posterior(sim: ars.Simulator, traces: int = 200, **options: Any) -> ars.Posterior:
@@ -52,16 +61,23 @@ def posterior(sim: ars.Simulator, traces: int = 200, **options: Any) -> ars.Post
 # ---- death -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("role", "mode"), [*((role, "fork") for role in ROLES), *((role, "auto") for role in ("host", "zygote", "worker"))]
-)
-def test_one_death_costs_nothing(role: str, mode: str, csim: Callable[[str], str]) -> None:
+# Which entries are estimated both ways depends on who came first, and so does what it cost.
+COUNTERS = {
+    "auto": ("traces", "tries_q", "tries_p"),
+    "fork": ("traces", "snapshots", "continuations", "tries_q", "tries_p"),
+}
+DEATHS = [("fork", role) for role in ROLES] + [("auto", role) for role in ("host", "zygote", "worker")]
+
+
+@pytest.mark.parametrize(("mode", "role"), DEATHS)
+def test_one_death_costs_nothing(mode: str, role: str, csim: Callable[[str], str]) -> None:
     """kill -9 of one process of the family: the run goes on, and its result is the one it would have had."""
+    traces = 150 if mode == "fork" else 2000  # it lasts long enough for the killer
 
     def run(sim: ars.Simulator) -> ars.Posterior:
         return sim.posterior(
             observe=OBSERVE,
-            traces=150,
+            traces=traces,
             proposals={"x1": ars.Normal(0.0, 0.6)},
             budget=ars.Budget(M=10, N=20),
             seed=4,
@@ -93,15 +109,14 @@ def test_one_death_costs_nothing(role: str, mode: str, csim: Callable[[str], str
         for method in ("ars", "ic", "biased"):
             assert post.log_weights(method).tobytes() == right.log_weights(method).tobytes()
         assert post["mu"].tobytes() == right["mu"].tobytes()
-        # How many are also forked, to compare, depends on who has run what.
-        for name in ("traces", "tries_q", "tries_p", *(("snapshots", "continuations") if mode == "fork" else ())):
+        for name in COUNTERS[mode]:
             assert post.stats[name] == right.stats[name] > 0, name
         # One per trace at least; how many are left to the prior before that is known depends on who asks first.
-        assert min(post.stats["requests"], right.stats["requests"]) >= 150
+        assert min(post.stats["requests"], right.stats["requests"]) >= traces
         lost = role in ("host", "zygote")
         assert post.stats["restarts"] == lost
         assert right.stats["traces_of_lost_hosts"] == 0
-        assert 0 <= post.stats["traces_of_lost_hosts"] < 150 * lost + (not lost)
+        assert 0 <= post.stats["traces_of_lost_hosts"] < traces * lost + (not lost)
         if lost:
             assert post.failures.incidents[0].kind == "lost_host"
             assert "signal 9" in post.failures.incidents[0].text or "SIGKILL" in post.failures.incidents[0].text
@@ -112,10 +127,10 @@ def test_one_death_costs_nothing(role: str, mode: str, csim: Callable[[str], str
 CONTROLLER = """
 import sys, ars
 ars.Simulator._estimates_the_prior = True
-sim = ars.Simulator([sys.argv[1]], workers=2)
+sim = ars.Simulator([sys.argv[1]], workers=2, continuations=sys.argv[2])
 sim.prior(1)
 print(sim.pid, flush=True)
-options = {"resume": sys.argv[2]} if len(sys.argv) > 2 else {}
+options = {"resume": sys.argv[3]} if len(sys.argv) > 3 else {}
 post = sim.posterior({"y1": 0.0, "y2": 0.0}, 10_000_000, budget=ars.Budget(M=2, N=4), seed=5, **options)
 """
 
@@ -126,10 +141,12 @@ def _controller(*arguments: str) -> tuple[subprocess.Popen[str], int]:
     return process, int(process.stdout.readline())
 
 
-def test_a_killed_controller_leaves_nothing_and_can_be_resumed(csim: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_killed_controller_leaves_nothing_and_can_be_resumed(
+    mode: str, csim: Callable[[str], str], tmp_path: Path
+) -> None:
     """Within 5 seconds the whole family is gone; the next controller goes on, and gives what one run would have."""
     folder = tmp_path / "run"
-    process, host = _controller(csim("marsaglia"), str(folder))
+    process, host = _controller(csim("marsaglia"), mode, str(folder))
     token = environment(host)["ARS_TOKEN"]
     directory = Path(environment(host)["ARS_ENDPOINT"].removeprefix("ipc://")).parent
     try:
@@ -145,7 +162,7 @@ def test_a_killed_controller_leaves_nothing_and_can_be_resumed(csim: Callable[[s
     gone = wait_for(lambda: not any(environment(pid).get("ARS_TOKEN") == token for pid in family), 20)
     assert gone, "the family outlived its controller"
 
-    with ars.Simulator([csim("marsaglia")], workers=3) as sim:
+    with ars.Simulator([csim("marsaglia")], workers=3, continuations=mode) as sim:
         whole = sim.posterior(OBSERVE, 2000, budget=BUDGET, seed=5)
         resumed = sim.posterior(OBSERVE, 2000, budget=BUDGET, resume=folder)  # with the folder's seed
         assert resumed.stats["traces_resumed"] > 0
@@ -155,7 +172,7 @@ def test_a_killed_controller_leaves_nothing_and_can_be_resumed(csim: Callable[[s
         assert "resumed after 1 lost controllers" in resumed.summary()
         assert not resumed.failures
         assert not whole.failures.incidents
-        for name in ("traces", "snapshots", "continuations", "tries_q", "tries_p"):
+        for name in COUNTERS[mode]:
             assert resumed.stats[name] == whole.stats[name] > 0, name
         assert resumed.log_weights("ars").tobytes() == whole.log_weights("ars").tobytes()
         assert resumed["mu"].tobytes() == whole["mu"].tobytes()
@@ -300,26 +317,26 @@ def test_a_process_that_vanishes_is_a_failure_by_name(start: Callable[..., ars.S
 
 
 def test_more_loops_than_processes_lower_the_number_of_workers(
-    start: Callable[..., ars.Simulator], caplog: pytest.LogCaptureFixture
+    start_forking: Callable[..., ars.Simulator], caplog: pytest.LogCaptureFixture
 ) -> None:
     """60 loops need 120 processes; with 8 workers and 200 in all it takes turns."""
-    right = posterior(start("loops", 60, workers=2), 10)
-    post = posterior(start("loops", 60, workers=8, max_processes=200), 10)
+    right = posterior(start_forking("loops", 60, workers=2), 10)
+    post = posterior(start_forking("loops", 60, workers=8, max_processes=200), 10)
     assert not post.failures
     assert post.log_weights("ars").tobytes() == right.log_weights("ars").tobytes()
     if post.stats["forks_refused"]:
         assert post.stats["fewest_workers"] < 8
         assert "went on with" in caplog.text
     with pytest.raises(ars.TraceFailure, match=r"as many as max_processes allows") as caught:
-        posterior(start("loops", 60, workers=1, max_processes=50), 2)
+        posterior(start_forking("loops", 60, workers=1, max_processes=50), 2)
     assert caught.value.failures[0].kind == "fork"
 
 
-def test_a_system_without_processes_is_a_clear_error(start: Callable[..., ars.Simulator]) -> None:
+def test_a_system_without_processes_is_a_clear_error(start_forking: Callable[..., ars.Simulator]) -> None:
     """RLIMIT_NPROC does not bind root; the limit of processes in a fork's own words is tested in test_injection."""
     if os.getuid() == 0:
         pytest.skip("root has no limit of processes")
-    sim = start("loops", 5)
+    sim = start_forking("loops", 5)
     sim._processes.ready()
     assert sim.pid is not None
     (zygote,) = (member.pid for member in members(sim.pid) if member.role == "zygote")  # it forks the workers
@@ -328,10 +345,9 @@ def test_a_system_without_processes_is_a_clear_error(start: Callable[..., ars.Si
         posterior(sim, 5)
 
 
-def test_a_thousand_live_continuations_finish(start: Callable[..., ars.Simulator]) -> None:
+def test_a_thousand_live_continuations_finish(start_forking: Callable[..., ars.Simulator]) -> None:
     """4 traces of 250 loops. Each continuation waits until 1,000 of them are there, so they are alive at once."""
-    sim = start("barrier", 1000, workers=4, trace_timeout=100, continuations="fork")
-    post = posterior(sim, 4, budget=ars.Budget(M=1, N=1))
+    post = posterior(start_forking("barrier", 1000, workers=4, trace_timeout=100), 4, budget=ars.Budget(M=1, N=1))
     assert len(post) == 4
     assert not post.failures
     assert np.all(post.columns.loops["tries_q"] == 1) and np.all(post.columns.loops["runs_p"] == 1)

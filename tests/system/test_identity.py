@@ -16,6 +16,7 @@ import pytest
 from build_helpers import COMPILERS, Builder, Variant
 
 import ars
+from ars.continuations import Continuations
 
 pytestmark = [
     pytest.mark.timeout(600),  # the first test compiles all programs
@@ -144,9 +145,9 @@ def check_estimates(run: ars.Posterior, M: int, N: int) -> None:
     assert run.columns.traces["snapshots"].tolist() == run["entries"].astype(int).tolist()
 
 
-def simulate(program: Path, *arguments: str) -> ars.Simulator:
+def simulate(program: Path, *arguments: str, mode: Continuations = "fork") -> ars.Simulator:
     env = {"ARS_SNAPSHOTS": "256", "ASAN_OPTIONS": "detect_leaks=0"}
-    return ars.Simulator([str(program), *arguments], workers=2, env=env)
+    return ars.Simulator([str(program), *arguments], workers=2, env=env, continuations=mode)
 
 
 # ---- the matrix -------------------------------------------------------------------------------------------------
@@ -167,6 +168,11 @@ def test_the_loop_table_is_what_the_program_counted(
         )
         check(asked, 2)
         check_estimates(asked, M=1, N=2)
+    with simulate(built[language, variant], mode="auto") as sim:
+        rewound = sim.posterior(observe={"y": 0.5}, traces=3, budget=ars.Budget(M=1, N=3), seed=7)
+        check(rewound, 3)
+        assert rewound.log_weights("ars").tobytes() == post.log_weights("ars").tobytes()
+        assert (rewound.stats["rewinds"] > 0) == ("-fsanitize=address" not in variant.flags)
     ADDRESSES.setdefault(language, {})[str(variant)] = met
 
 

@@ -196,12 +196,14 @@ def numbers(encoded: bytes) -> np.ndarray:
 
 
 @pytest.mark.compiler
-def test_tries_and_continuations_get_equal_proposals_for_equal_values(watched: list[Watched], tmp_path: Path) -> None:
+def test_tries_and_continuations_get_equal_proposals_for_equal_values(
+    mode: Any, watched: list[Watched], tmp_path: Path
+) -> None:
     """All values are small integers, so the same ones come again and again: in tries, continuations and traces."""
     source = tmp_path / "tries.c"
     source.write_text(TRIES)
     program = Builder(tmp_path / "built").program([source], Variant("gcc", ("-O2",)))
-    with ars.Simulator([str(program)], workers=6) as sim:
+    with ars.Simulator([str(program)], workers=6, continuations=mode) as sim:
         network = sim.train(6000, 24, batch_size=128, seed=3, lr=3e-3, threads=1, architecture=SMALL)
         # A guess may go with another prior than the values that it tells; test_ahead.py is about those.
         post = sim.posterior({"y": 3.0}, 80, network=network, budget=ars.Budget(M=2, N=5), seed=4, ask_ahead=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def posterior(sim: ars.Simulator) -> ars.Posterior:
 @pytest.fixture(scope="module")
 def right(program: Path) -> ars.Posterior:
     """Nobody starves."""
-    with ars.Simulator([str(program), "nowhere"], workers=1) as sim:
+    with ars.Simulator([str(program), "nowhere"], workers=1, continuations="fork") as sim:
         found = posterior(sim)
     assert 1 <= (found["x"] > 1).sum() <= 2
     return found
@@ -50,10 +51,10 @@ def right(program: Path) -> ars.Posterior:
 
 @pytest.mark.parametrize("where", ["worker", "try", "continuation"])
 def test_waiting_for_a_core_does_not_count(
-    where: str, program: Path, right: ars.Posterior, started: Callable[[ars.Simulator], ars.Simulator]
+    where: str, mode: Any, program: Path, right: ars.Posterior, started: Callable[[ars.Simulator], ars.Simulator]
 ) -> None:
     limits = {"try_timeout": LIMIT} if where == "try" else {"trace_timeout": LIMIT}
-    sim = started(ars.Simulator([str(program), where], workers=1, **limits))
+    sim = started(ars.Simulator([str(program), where], workers=1, continuations=mode, **limits))
     found = posterior(sim)
     assert not found.failures
     np.testing.assert_array_equal(found["x"], right["x"])

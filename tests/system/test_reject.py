@@ -61,12 +61,14 @@ def assert_same_traces(a: ars.Posterior, b: ars.Posterior) -> None:
 
 @pytest.mark.parametrize("by_hand", [False, True], ids=["prior", "hand"])
 @pytest.mark.parametrize("model", ["single", "nested", "recursive"])
-def test_in_place_is_forked_to_the_last_bit(start: Callable[..., ars.Simulator], model: str, by_hand: bool) -> None:
+def test_in_place_is_forked_to_the_last_bit(
+    start: Callable[..., ars.Simulator], mode: str, model: str, by_hand: bool
+) -> None:
     proposals = {name: PROPOSALS[name] for name in ("xy" if model != "recursive" else "x")} if by_hand else None
     posts = {}
     for outer in KINDS:
         for inner in KINDS if model != "single" else KINDS[:1]:
-            with start(model, outer, inner) as sim:
+            with start(model, outer, inner, continuations=mode) as sim:
                 posts[outer, inner] = sim.posterior(
                     OBSERVE, 60, proposals=proposals, budget=ars.Budget(M=3, N=7), seed=11
                 )
@@ -123,7 +125,7 @@ def test_evidence_of_marsaglia_in_place(simulator: Callable[..., ars.Simulator])
     assert post.stats["snapshots"] == 0
     assert abs(post.log_evidence("ars").distance(case.evidence)) < 4
     assert abs(post.log_evidence("biased").distance(case.evidence)) > 2.5
-    forked = simulator("marsaglia")
+    forked = simulator("marsaglia", continuations="fork")
     assert_same_traces(
         *(
             s.posterior(case.observed, 300, proposals=case.proposals(ars), budget=ars.Budget(M=2, N=10), seed=9)

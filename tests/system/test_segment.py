@@ -29,9 +29,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def stray(program: str, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
+def stray(program: str, mode: str, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
     def start(*arguments: object, **options: Any) -> ars.Simulator:
-        options = {"workers": WORKERS, "trace_timeout": 60, **options}
+        options = {"workers": WORKERS, "trace_timeout": 60, "continuations": mode, **options}
         return started(ars.Simulator([program, *map(str, arguments)], **options))
 
     return start
@@ -45,7 +45,7 @@ def posterior(sim: ars.Simulator, traces: int = TRACES, **options: Any) -> ars.P
 
 @pytest.fixture(scope="module")
 def right(program: str) -> ars.Posterior:
-    with ars.Simulator([program, "nowhere"], workers=WORKERS) as sim:
+    with ars.Simulator([program, "nowhere"], workers=WORKERS, continuations="fork") as sim:
         found = posterior(sim)
     assert not found.failures
     assert 5 <= (found["r"] > 1).sum() <= 20

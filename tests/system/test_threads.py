@@ -50,11 +50,9 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory)
 
 
-@pytest.fixture(params=["fork", "auto"])
-def start(
-    request: pytest.FixtureRequest, program: Path, started: Callable[[ars.Simulator], ars.Simulator]
-) -> Callable[..., ars.Simulator]:
-    options: dict[str, Any] = {"workers": 2, "trace_timeout": 60, "continuations": request.param}
+@pytest.fixture
+def start(program: Path, mode: Any, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
+    options = {"workers": 2, "trace_timeout": 60, "continuations": mode}
     return lambda *arguments: started(ars.Simulator([str(program), *arguments], **options))
 
 

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from ars_lab.bench.measure import Effort
     from ars_lab.bench.results import Measurement, Report
 
-HELP = "Measure speed: forks, inference, training, and pyprob beside it."
+HELP = "Measure speed: continuations, inference, training, and pyprob beside it."
 _MUCH_STOLEN = 0.03  # of the time
 
 SUITES = {
     "fork": "what a forked continuation costs, over a bare fork of the same process",
+    "rewind": "what a continuation costs that runs in place and is undone, over a forked one and a bare fork",
     "draws": "what a draw costs in a simulator that runs alone, over the C library's generator",
     "infer": "posterior traces per second, and where the time goes",
     "sites": "what a request costs as the number of sites grows",
@@ -60,10 +61,10 @@ def _effort(arguments: argparse.Namespace) -> Effort:
 
 
 def _suite(name: str, effort: Effort, arguments: argparse.Namespace) -> Iterator[Measurement]:
-    from ars_lab.bench import draws, fork, infer, peer, sites, train
+    from ars_lab.bench import draws, fork, infer, peer, rewind, sites, train
 
     plain: dict[str, Callable[[Effort, str | None], Iterator[Measurement]]] = {
-        module.SUITE: module.run for module in (fork, draws, infer, sites, train)
+        module.SUITE: module.run for module in (fork, rewind, draws, infer, sites, train)
     }
     if name == "pyprob":
         environment = peer.Environment(arguments.cache or peer.default_cache())

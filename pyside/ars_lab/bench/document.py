@@ -14,6 +14,8 @@ BEGIN, END = "<!-- ars bench: begin -->", "<!-- ars bench: end -->"
 
 TITLES = {
     "fork": "Forked continuations (`ars bench fork`; memory in MB)",
+    "rewind": "Continuations by rewinding, M = N = 10 (`ars bench rewind`; memory in MB, pages written as dirty)",
+    "by hand": "CPU time per trace of Marsaglia with proposals by hand (`ars bench rewind`)",
     "memory": "Memory of one parked snapshot",
     "draws": "A simulator that runs alone (`ars bench draws`)",
     "infer": "Posterior traces of Marsaglia (`ars bench infer`)",

@@ -20,7 +20,6 @@ from ars_lab.bench.results import Measurement, measurement
 __all__ = ["SUITE", "run"]
 
 SUITE = "fork"
-_FORKS = 50  # of bench_loop bare, per trace
 _OBSERVE = {"y": 0.0}
 _SMALL_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
 
@@ -83,7 +82,7 @@ class _Sides:
         end = time.perf_counter() + seconds
         while not costs or time.perf_counter() < end:
             costs += simulator.posterior(_OBSERVE, 2, budget=None, seed=1)["cpu"].tolist()
-        return sum(costs) / len(costs) / _FORKS
+        return sum(costs) / len(costs)
 
 
 class _Turn(NamedTuple):

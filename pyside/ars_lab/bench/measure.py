@@ -13,7 +13,7 @@ from typing import NamedTuple
 import ars
 from ars_lab.bench.results import BenchError
 
-__all__ = ["Effort", "FamilyCpu", "family_cpu", "find_simulator", "traces_for"]
+__all__ = ["Effort", "FamilyCpu", "family_cpu", "find_simulator", "huge_pages", "traces_for"]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -34,7 +34,7 @@ class FamilyCpu(NamedTuple):
     """CPU seconds of the processes of a simulator so far."""
 
     host: float
-    workers: float  # the simulator itself
+    workers: float  # the simulator itself: the zygote, workers, and those that have ended
     forked: float  # snapshots and continuations that have ended
 
     def __sub__(self, other: object) -> FamilyCpu:
@@ -55,27 +55,42 @@ def _children(pid: int) -> list[int]:
 
 
 def _times(pid: int) -> tuple[float, float]:
-    """Its own time, and that of the children it has waited for."""
+    """Its own time, and that of the children it has waited for, which the kernel gives in hundredths of a second."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0, 0.0
-    own, waited = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
-    return own / _TICK, waited / _TICK
+    own, waited = (int(fields[11]) + int(fields[12])) / _TICK, (int(fields[13]) + int(fields[14])) / _TICK
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9, waited
+    except (OSError, IndexError):  # a kernel that does not count nanoseconds
+        return own, waited
 
 
 def family_cpu(simulator: ars.Simulator) -> FamilyCpu:
-    """Take the difference of two: workers that died in between are not in it."""
-    host = simulator.pid
-    if host is None:
-        raise BenchError("the simulator is not running")
+    """Take the difference of two."""
+    host = _host(simulator)
     workers = forked = 0.0
     for zygote in _children(host):
+        workers += sum(_times(zygote))
         for worker in _children(zygote):
             own, waited = _times(worker)
             workers += own
             forked += waited
     return FamilyCpu(_times(host)[0], workers, forked)
+
+
+def _host(simulator: ars.Simulator) -> int:
+    if simulator.pid is None:
+        raise BenchError("the simulator is not running")
+    return simulator.pid
+
+
+def huge_pages(simulator: ars.Simulator) -> float:
+    """Bytes of the simulator's memory that are in huge pages."""
+    [zygote] = _children(_host(simulator))
+    lines = Path(f"/proc/{zygote}/smaps_rollup").read_text().splitlines()
+    return sum(1024.0 * int(line.split()[1]) for line in lines if line.startswith("AnonHugePages:"))
 
 
 def traces_for(
