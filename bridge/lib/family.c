@@ -128,7 +128,7 @@ bool ars__worker_next(void) {
         ars__loops_reset();
         ars__data_end_trace();
         ars__habits_learn();
-        ars__rewind_excused(ars__trace_send, &ars__me.trace);
+        ars__trace_send(&ars__me.trace);
         ars__snapshots_await();
         ars__me.trace_number++;
         ars__me.traces_left--;

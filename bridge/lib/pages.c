@@ -267,14 +267,6 @@ void ars__pages_forget(struct ars__pages *p) {
     p->sleeper = 0;
 }
 
-long ars__pages_faults(void) {
-    return count_faults();
-}
-
-void ars__pages_excuse(struct ars__pages *p, long before) {
-    p->faults += count_faults() - before;
-}
-
 /* ---- making ready -------------------------------------------------------------------------------------------------- */
 
 /* glibc 2.35 registers an area of every thread with the kernel. */

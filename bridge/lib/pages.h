@@ -53,9 +53,6 @@ bool ars__pages_save(struct ars__pages *p, uintptr_t stack_pointer);
 bool ars__pages_restore(struct ars__pages *p);
 /* Makes these pages this process's own, if they are the simulator's; then they are known when they are written to. */
 void ars__pages_own(struct ars__pages *p, const uint64_t *at, size_t n);
-/* Faults of libars itself, between the two calls, which concern no private memory of the simulator. */
-long ars__pages_faults(void);
-void ars__pages_excuse(struct ars__pages *p, long before);
 /* A copy of the process that remembers every page as it is now, for processes whose habits are not known yet. */
 void ars__pages_remember(struct ars__pages *p);
 void ars__pages_forget(struct ars__pages *p);

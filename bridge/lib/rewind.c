@@ -21,8 +21,13 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 static struct ars__rewind *here(void) {
     return &ars__me.kept->rewind;
@@ -101,10 +106,17 @@ void ars__rewind_tried(const struct ars__loop *loop, bool accepted) {
 
 /* ---- the entry ------------------------------------------------------------------------------------------------------- */
 
+/* The first write to a page of the shared memory is a fault like others, after which all memory is looked through for new pages.
+ * They would come one by one until the ring has come round, so they are had now (Linux 5.14; without it, they come so). */
+static void fault_in_shared_memory(void) {
+    madvise(ars__me.mine, sizeof *ars__me.mine, MADV_POPULATE_WRITE);
+}
+
 enum ars_fork_reason ars__rewind_open(int32_t *detail) {
     struct ars__rewind *r = here();
     if (!r->opened) {
         r->opened = true;
+        fault_in_shared_memory();
         say(ARS__REWIND_OPENING, ARS_NO_SITE);
         r->why_not = ars__pages_open(&r->pages);
         if (!r->why_not) r->why_not = ars__guard_open(&r->guard);
@@ -142,14 +154,6 @@ static void keep_first(struct ars__rewind *r, struct ars__loop *loop) {
 
 void ars__rewind_before_fork(void) {
     ars__pages_look(&here()->pages, (uintptr_t)__builtin_frame_address(0));
-}
-
-void ars__rewind_excused(void (*send)(struct ars__trace *), struct ars__trace *trace) {
-    struct ars__rewind *r = ars__me.kept ? here() : NULL;
-    const bool counts = r && r->opened && !r->why_not;
-    const long before = counts ? ars__pages_faults() : 0;
-    send(trace);
-    if (counts) ars__pages_excuse(&r->pages, before);
 }
 
 static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) {
