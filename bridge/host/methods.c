@@ -11,6 +11,10 @@
 #include "replay.h"
 #include "sites.h"
 
+/* Processes that may lose the same trace: for pages that had been missed before, perhaps by another process at the same time; and
+ * for others. */
+enum { MOST_LOST = 3, MOST_LOST_ANEW = 20 };
+
 static void fork_from_now_on(struct host *host, uint32_t loop_id, enum ars_fork_reason reason, int32_t detail) {
     struct ars__loop_method *method = &host->shm->methods[loop_id];
     if (atomic_load_explicit(&method->reason, memory_order_relaxed)) return;
@@ -48,23 +52,25 @@ void host_methods_compare(const struct host *host, struct ars_wire_loop *loop, c
 
 /* ---- pages -------------------------------------------------------------------------------------------------------------- */
 
-static void add_missed(struct host *host, uint64_t page) {
+static bool add_missed(struct host *host, uint64_t page) {
     struct ars__shm *shm = host->shm;
     const uint32_t n = atomic_load_explicit(&shm->n_missed, memory_order_relaxed);
     for (uint32_t i = 0; i < n; i++)
-        if (shm->missed[i] == page) return;
-    if (n == ARS__MOST_MISSED) return;
+        if (shm->missed[i] == page) return false;
+    if (n == ARS__MOST_MISSED) return false;
     shm->missed[n] = page;
     atomic_store_explicit(&shm->n_missed, n + 1, memory_order_release);
+    return true;
 }
 
 /* A worker writes what it likes here; those who read it touch only pages that are theirs. */
 bool host_methods_take_missed(struct host *host, uint32_t w) {
     struct ars__worker *shared = ars__worker_at(host->shm, host->per_worker, w);
     const uint32_t n = atomic_load_explicit(&shared->n_missed, memory_order_acquire);
-    for (uint32_t i = 0; i < n && i < ARS__MOST_MISSED_AT_ONCE; i++) add_missed(host, shared->missed[i]);
+    bool news = false;
+    for (uint32_t i = 0; i < n && i < ARS__MOST_MISSED_AT_ONCE; i++) news |= add_missed(host, shared->missed[i]);
     if (n) atomic_store(&shared->n_missed, 0);
-    return n > 0;
+    return news;
 }
 
 /* ---- a worker that ended ----------------------------------------------------------------------------------------------- */
@@ -73,15 +79,17 @@ bool host_methods_take_missed(struct host *host, uint32_t w) {
 bool host_methods_died(struct host *host, uint32_t w, int status) {
     const struct ars__where *where = &ars__worker_at(host->shm, host->per_worker, w)->where;
     const uint32_t state = atomic_load(&where->rewind), loop_id = atomic_load(&where->rewound_loop);
-    const bool missed = host_methods_take_missed(host, w);
+    const bool news = host_methods_take_missed(host, w);
     if (state == ARS__REWIND_NOT || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) return false;
-    if (atomic_load(&where->stray) || !host_replay_undone(host, host_current_trace(&host->workers[w]))) return false;
+    if (atomic_load(&where->stray)) return false;
+    const uint32_t times = host_replay_undone(host, host_current_trace(&host->workers[w]));
+    if (!times) return false;
     const bool known = host_site_or_none(host, loop_id, 1u << ARS_SITE_LOOP) == loop_id && loop_id != ARS_NO_SITE;
     if (state == ARS__REWIND_OPENING)
         atomic_store(&host->shm->cannot_rewind, EPERM);
     else if (state == ARS__REWIND_RUNNING && known)
         fork_from_now_on(host, loop_id, ARS_REASON_CRASH, WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-    else if (state == ARS__REWIND_LOST && known && !missed) /* so the next process would fare no better */
+    else if (state == ARS__REWIND_LOST && known && times >= (news ? MOST_LOST_ANEW : MOST_LOST))
         fork_from_now_on(host, loop_id, ARS_REASON_PAGES, 0);
     return true;
 }

@@ -8,7 +8,7 @@
 void host_methods_note(struct host *host, const struct ars_wire_loop *loop);
 /* The loop was forked, with these results; if it was rewound as well, compares the two. */
 void host_methods_compare(const struct host *host, struct ars_wire_loop *loop, const struct ars__estimate *forked);
-/* Passes on the pages that this worker's continuations wrote unexpectedly. False: there are none. */
+/* Passes on the pages that this worker's continuations wrote unexpectedly. False: none that are not known already. */
 bool host_methods_take_missed(struct host *host, uint32_t w);
 /* A worker has ended. True: in a continuation that ran in place, or because one could not be undone, so its trace is begun again. */
 bool host_methods_died(struct host *host, uint32_t w, int status);

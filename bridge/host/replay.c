@@ -47,9 +47,10 @@ void host_replay_forget(struct host *host, uint64_t trace) {
     if (known) *known = run->replays[--run->n_replays];
 }
 
-bool host_replay_undone(struct host *host, uint64_t trace) {
+uint32_t host_replay_undone(struct host *host, uint64_t trace) {
     struct run *run = &host->run;
-    return run->active && !run->cancelled && entry(run, trace)->undone++ < UNDONE;
+    if (!run->active || run->cancelled || entry(run, trace)->undone == UNDONE) return 0;
+    return ++entry(run, trace)->undone;
 }
 
 /* ---- refused forks ----------------------------------------------------------------------------------------------- */

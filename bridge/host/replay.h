@@ -6,8 +6,8 @@
 
 /* Whether the trace that ended like this is to be run again. */
 bool host_replay(struct host *host, const struct ars_wire_failure *failure);
-/* Whether a trace is begun again because a continuation of its loops could not be undone. */
-bool host_replay_undone(struct host *host, uint64_t trace);
+/* A trace is begun again because a continuation of its loops could not be undone. Returns how often it was; 0: no more. */
+uint32_t host_replay_undone(struct host *host, uint64_t trace);
 void host_replay_forget(struct host *host, uint64_t trace); /* it is accounted for */
 bool host_replay_wants_fresh(struct host *host, uint64_t trace);
 void host_fork_refused(struct host *host, const char *text, bool halve);

@@ -21,6 +21,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/audit.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -49,7 +50,7 @@ static size_t whole_pages(size_t size) {
     return (size + 4095) & ~(size_t)4095;
 }
 
-/* The new mapping that holds all of this, or NULL. */
+/* The new mapping that holds all of this, or -1. */
 static int find_new(const struct ars__guard *g, uintptr_t from, uintptr_t to) {
     for (size_t i = 0; i < g->n_mappings; i++)
         if (from >= g->mapping[i].from && to <= g->mapping[i].to && from < to) return (int)i;
@@ -215,7 +216,8 @@ static void on_system_call(int signal, void *information, void *context) {
     greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
     const struct call c = {info->si_syscall, r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10], r[REG_R8], r[REG_R9]};
     struct ars__guard *g = ars__rewind_guard();
-    bool refused = info->si_code != SYS_USER_DISPATCH;
+    bool refused =
+        info->si_code != SYS_USER_DISPATCH || info->si_arch != AUDIT_ARCH_X86_64; /* int 0x80: other numbers */
     if (refused)
         ;
     else if (is_question(&c))

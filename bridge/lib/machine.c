@@ -66,8 +66,9 @@ BARE _Noreturn void ars__on_stack(void *top, void (*function)(void)) {
 /* Three routines in one function, so that nothing else gets between them: the kernel lets system calls through from here only, and
  * looks at the address behind the instruction. machine.h has their places.
  *   restorer   15: rt_sigreturn.
- *   sleeper    56: clone, without a stack of its own, and without a signal when it ends. The child uses registers only. It asks to
- *              end with its parent (157: prctl(PR_SET_PDEATHSIG, SIGKILL)), and sleeps (34: pause). */
+ *   sleeper    56: clone, without a stack of its own, and without a signal when it ends. The child uses registers only. It has no
+ *              descriptors of its own (0x400: CLONE_FILES), which would keep files open, and locked, that the simulator has closed.
+ *              It asks to end with its parent (157: prctl(PR_SET_PDEATHSIG, SIGKILL)), and sleeps (34: pause). */
 BARE __attribute__((aligned(64))) long ars__raw(long number, long a, long b, long c, long d, long e, long f) {
     __asm__("mov %rdi, %rax\n\t"
             "mov %rsi, %rdi\n\t"
@@ -86,7 +87,7 @@ BARE __attribute__((aligned(64))) long ars__raw(long number, long a, long b, lon
 
             ".balign 64\n\t"
             "mov $56, %eax\n\t"
-            "xor %edi, %edi\n\t"
+            "mov $0x400, %edi\n\t"
             "xor %esi, %esi\n\t"
             "xor %edx, %edx\n\t"
             "xor %r10d, %r10d\n\t"

@@ -147,7 +147,6 @@ void ars__estimate_at_entry(struct ars__loop *loop) {
     struct ars__habit *h = habit_of(loop->site_id);
     if (wants_check(loop->site_id) && can_check()) {
         h->checks++;
-        ars__rewind_before_fork();
         ars__snapshot_at_entry(loop);
         if (ars__continuing()) return; /* the snapshot's */
     }

@@ -12,7 +12,8 @@
  *   a file's        so the kernel brings it back;
  *   shared          with the process that forked this one. Its content is gone, unless a sleeper has it: a copy of the process,
  *                   made at the entry, that never writes. Without one, the page is "missed": the caller must run the trace again.
- *                   (A witness is a sleeper for life. It speaks for static data only, which nobody unmaps and maps again.)
+ *                   (A witness is a sleeper for life. It speaks for static data only, which nobody unmaps and maps again, and
+ *                   only for pages not written since: those are known, because the process looks before it forks.)
  * From then on the page is known.
  *
  * Why a stale view is safe. The list of mappings is compared at every entry, the count of faults too; while both stay the same, no
@@ -45,14 +46,15 @@ enum { ENTRIES = (int)(sizeof((struct ars__pages *)0)->entry / 8) };
 
 /* ---- what the kernel says ----------------------------------------------------------------------------------------- */
 
-enum { PRESENT = 63, SWAPPED = 62, OF_FILE = 61, EXCLUSIVE = 56 };
+enum { PRESENT = 63, SWAPPED = 62, OF_FILE = 61, OFF_LIMITS = 58, EXCLUSIVE = 56 };
 
 static bool has_bit(uint64_t entry, int bit) {
     return entry >> bit & 1;
 }
 
+/* Off limits: nobody can read or write it (MADV_GUARD_INSTALL); the kernel lists it as swapped out. */
 static bool is_own(uint64_t entry) {
-    return has_bit(entry, SWAPPED) ||
+    return (has_bit(entry, SWAPPED) && !has_bit(entry, OFF_LIMITS)) ||
            (has_bit(entry, PRESENT) && has_bit(entry, EXCLUSIVE) && !has_bit(entry, OF_FILE));
 }
 
@@ -259,12 +261,21 @@ void ars__pages_call_witness(struct ars__pages *p) {
     if (ars__pages_look(p, (uintptr_t)__builtin_frame_address(0))) p->witness = make_sleeper();
 }
 
-void ars__pages_forget(struct ars__pages *p) {
-    if (!p->sleeper) return;
-    ars__raw(SYS_kill, p->sleeper, SIGKILL, 0, 0, 0, 0);
-    while (ars__raw(SYS_wait4, p->sleeper, 0, __WALL, 0, 0, 0) == -EINTR) {
+static void dismiss(pid_t *sleeper) {
+    if (!*sleeper) return;
+    ars__raw(SYS_kill, *sleeper, SIGKILL, 0, 0, 0, 0);
+    while (ars__raw(SYS_wait4, *sleeper, 0, __WALL, 0, 0, 0) == -EINTR) {
     }
-    p->sleeper = 0;
+    *sleeper = 0;
+}
+
+void ars__pages_forget(struct ars__pages *p) {
+    dismiss(&p->sleeper);
+}
+
+/* A page that was written since the witness was made, and is not known, must not be taken for one that it can speak for. */
+void ars__pages_before_fork(struct ars__pages *p, uintptr_t stack_pointer) {
+    if (!ars__pages_look(p, stack_pointer)) dismiss(&p->witness);
 }
 
 /* ---- making ready -------------------------------------------------------------------------------------------------- */

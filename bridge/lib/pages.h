@@ -44,9 +44,10 @@ struct ars__pages {
 
 /* Makes ready in this process. Returns 0, or an errno that says why not. */
 int ars__pages_open(struct ars__pages *p);
-/* Notes which pages this process has written so far. Needed before a fork, which makes them look like the parent's. False: there
- * are too many. */
+/* Notes which pages this process has written so far. False: there are too many. */
 bool ars__pages_look(struct ars__pages *p, uintptr_t stack_pointer);
+/* The same, before a fork, after which they look like pages that were never written. */
+void ars__pages_before_fork(struct ars__pages *p, uintptr_t stack_pointer);
 /* Saves what a continuation may write to. Everything above the stack pointer given is alive. False: there is too much. */
 bool ars__pages_save(struct ars__pages *p, uintptr_t stack_pointer);
 /* Puts everything back. False: it cannot, because the content of the missed pages is lost. Calls nothing in libc. */

@@ -8,6 +8,8 @@
  * worker's mailbox, which is shared memory and not put back. */
 #include "rewind.h"
 
+#include <errno.h>
+
 #include "ahead.h"
 #include "continuation.h"
 #include "fail.h"
@@ -19,7 +21,7 @@
 
 #ifdef ARS__HAS_REWIND
 
-#include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -107,9 +109,17 @@ void ars__rewind_tried(const struct ars__loop *loop, bool accepted) {
 /* ---- the entry ------------------------------------------------------------------------------------------------------- */
 
 /* The first write to a page of the shared memory is a fault like others, after which all memory is looked through for new pages.
- * They would come one by one until the ring has come round, so they are had now (Linux 5.14; without it, they come so). */
+ * They were had one by one until the ring had come round, so they are had now (Linux 5.14; without it, that is what happens).
+ * They cannot be left out of the count instead: sending a trace also writes to the stack, and signal handlers may run meanwhile. */
 static void fault_in_shared_memory(void) {
     madvise(ars__me.mine, sizeof *ars__me.mine, MADV_POPULATE_WRITE);
+}
+
+/* Runs before every fork of a process that has rewound: libars's own, and the simulator's (pthread_atfork). */
+static void before_fork(void) {
+    struct ars__rewind *r = here();
+    if (ars__me.role == ARS__WORKER && !r->why_not)
+        ars__pages_before_fork(&r->pages, (uintptr_t)__builtin_frame_address(0));
 }
 
 enum ars_fork_reason ars__rewind_open(int32_t *detail) {
@@ -119,6 +129,7 @@ enum ars_fork_reason ars__rewind_open(int32_t *detail) {
         fault_in_shared_memory();
         say(ARS__REWIND_OPENING, ARS_NO_SITE);
         r->why_not = ars__pages_open(&r->pages);
+        if (!r->why_not) r->why_not = pthread_atfork(before_fork, NULL, NULL);
         if (!r->why_not) r->why_not = ars__guard_open(&r->guard);
         /* With one worker all traces are its own, and a simulator that carries something over from one to the next sees no other
          * process: so as little as possible is left to chance. */
@@ -150,10 +161,6 @@ static void keep_first(struct ars__rewind *r, struct ars__loop *loop) {
         return;
     }
     ars__loop_keep_first(loop, &r->first[depth - 1]);
-}
-
-void ars__rewind_before_fork(void) {
-    ars__pages_look(&here()->pages, (uintptr_t)__builtin_frame_address(0));
 }
 
 static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) {
@@ -259,7 +266,6 @@ enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember,
     (void)loop, (void)remember;
     return ars__rewind_open(detail);
 }
-void ars__rewind_before_fork(void) {}
 _Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail) {
     ars__fail(ARS_FAIL_MISUSE, detail, "a continuation was refused (%d) where there is none", (int)reason);
 }

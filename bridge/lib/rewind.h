@@ -18,6 +18,7 @@
 #include "shm.h"
 
 struct ars__loop;
+struct ars__trace;
 
 enum { ARS__KEPT_DEPTH = 16, ARS__UNDO_STACK = 64 << 10 };
 
@@ -52,8 +53,7 @@ enum ars_fork_reason ars__rewind_open(int32_t *detail);
 enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember, int32_t *detail);
 /* In a continuation: a try of its loop was rejected, or accepted. Returns if it goes on. */
 void ars__rewind_tried(const struct ars__loop *loop, bool accepted);
-void ars__rewind_before_fork(void); /* of a process that will rewind again */
-bool ars__rewinding(void);          /* this is a continuation that will be undone */
+bool ars__rewinding(void); /* this is a continuation that will be undone */
 /* In a continuation: it cannot go on here. It is undone, and the loop forked. */
 _Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail);
 /* While libars makes system calls of its own. */
