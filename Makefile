@@ -7,6 +7,7 @@
 #   make lint     ruff, mypy, clang-format       make format   apply what the linters can
 #   make fuzz     10 million inputs for every decoder (FUZZ_RUNS=...); findings stay in build-fuzz/
 #   make chaos    a minute of killing processes; make inject: every call fails in turn; make soak: 20 minutes, all flat?
+#   make rewind   200 generated programs, compiled in every way: the same bits as forked?
 #   make truth    500 runs of four simulators against their exact evidence, into truth/ and docs/results/truth; half an hour
 #   make build    CMake build in build/          make clean    remove everything that was made here
 #   make dist     sdist and wheel, in dist/
@@ -39,7 +40,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: all demo check test sanitize docs dist fuzz chaos inject soak truth build build-asan install lint lint-only format clean setup-build setup-test bench results
+.PHONY: all demo check test sanitize docs dist fuzz chaos inject rewind soak truth build build-asan install lint lint-only format clean setup-build setup-test bench results
 
 all: build
 
@@ -81,6 +82,9 @@ chaos: setup-test install build
 
 inject: setup-test install build
 	ARS_INJECT=all $(LONG_TEST) tests/system/test_injection.py
+
+rewind: setup-test install build
+	ARS_REWIND=all $(LONG_TEST) tests/system/test_rewind_programs.py
 
 soak: setup-test install build
 	$(VENV)/bin/python tools/soak.py --seconds 1200 --simulators $(BUILD)/csim

@@ -279,7 +279,7 @@ int main(void) {
 #else
 
 int main(void) {
-    return 77;
+    return check_failures ? 1 : 77; /* loops are forked here */
 }
 
 #endif
