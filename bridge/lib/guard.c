@@ -11,7 +11,8 @@
  *
  * Signals from elsewhere (timers, the terminal) wait until the estimate is over: their handlers run simulator code. Those that
  * the continuation itself causes do not wait: without a handler they end the process, and the host runs the trace again with
- * this loop forked; with one, the handler runs, and its return is a system call that is refused. */
+ * this loop forked; with one, the handler runs. Its return is a system call, which is refused; if it jumps out, the continuation goes
+ * on. */
 #define _GNU_SOURCE
 #include "guard.h"
 #include "machine.h"
@@ -226,6 +227,7 @@ static void on_system_call(int signal, void *information, void *context) {
     greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
     const struct call c = {info->si_syscall, r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10], r[REG_R8], r[REG_R9]};
     struct ars__guard *g = ars__rewind_guard();
+    if (!g->on) return; /* sent by somebody else, and between continuations */
     /* The numbers of int 0x80 are others. */
     bool refused = info->si_code != SYS_USER_DISPATCH || info->si_arch != AUDIT_ARCH_X86_64;
     if (refused)
@@ -243,7 +245,7 @@ static void on_system_call(int signal, void *information, void *context) {
 
 int ars__guard_open(struct ars__guard *g) {
     g->selector = ALLOW;
-    g->entered = g->on = false;
+    g->on = false;
     const long why = ars__raw(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, DISPATCH_ON, (long)ars__raw, ARS__RAW_SIZE,
                               (long)&g->selector, 0);
     return (int)-why;
@@ -270,12 +272,10 @@ bool ars__guard_enter(struct ars__guard *g) {
     }
     g->program_break = g->highest_break = (uintptr_t)ars__raw(SYS_brk, 0, 0, 0, 0, 0, 0);
     g->n_mappings = 0;
-    g->entered = true;
     return true;
 }
 
 void ars__guard_leave(struct ars__guard *g) {
-    g->entered = false;
     ars__raw(SYS_rt_sigaction, SIGSYS, (long)&g->sigsys, 0, 8, 0, 0);
     ars__raw(SYS_rt_sigprocmask, SIG_SETMASK, (long)&g->mask, 0, 8, 0, 0);
 }

@@ -19,7 +19,6 @@ struct ars__kernel_action {
 /* Lives in memory that is never put back (kept.h). */
 struct ars__guard {
     volatile char selector; /* read by the kernel at every system call */
-    bool entered;           /* between ars__guard_enter and ars__guard_leave */
     bool on;                /* simulator code of a continuation is running */
     unsigned long mask;     /* signals that were blocked before */
     struct ars__kernel_action sigsys;

@@ -172,6 +172,7 @@ static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) 
     r->overhead = r->waited = 0;
     r->estimate = (struct ars__estimate){0};
     r->number_q = r->number_p = r->asked = 0;
+    r->pages.n_missed = 0;
     r->has_asked = false;
     r->reason = ARS_REASON_NONE;
     r->detail = 0;
