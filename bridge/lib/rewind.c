@@ -177,6 +177,7 @@ static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) 
     r->reason = ARS_REASON_NONE;
     r->detail = 0;
     r->site_id = atomic_load_explicit(&ars__me.where->site_id, memory_order_relaxed);
+    r->in_try = atomic_load_explicit(&ars__me.where->beat, memory_order_relaxed) & 1;
     ars__ahead_used_in_place();
     if (remember && ars__pages_look(&r->pages, (uintptr_t)__builtin_frame_address(0))) {
         ars__pages_remember(&r->pages);
@@ -187,7 +188,9 @@ static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) 
     return true;
 }
 
+/* The clock of tries stands still meanwhile: a sleeper that ends has to wait for a core like everybody. */
 static void end(struct ars__rewind *r) {
+    ars__beat(false);
     r->running = false;
     r->clean = r->pages.n_missed ? 0 : r->clean + 1;
     if (r->pages.n_missed) report_missed(r);
@@ -196,6 +199,7 @@ static void end(struct ars__rewind *r) {
     ars__guard_leave(&r->guard);
     ars__at_site(r->site_id);
     ars__at_loop(ars__top(&ars__me.loops)->site_id);
+    ars__beat(r->in_try);
 }
 
 static void go_on_as(struct ars__rewind *r, enum ars__role role, uint32_t number) {

@@ -32,6 +32,7 @@ struct ars__rewind {
     uint32_t number_q, number_p, asked; /* continuations begun; answers asked ahead */
     bool has_asked;
     uint32_t site_id;            /* the last one that the main run had reached */
+    bool in_try;                 /* of a loop around this one */
     enum ars_fork_reason reason; /* not 0: it was given up, and why */
     int32_t detail;
     uint32_t clean;                   /* entries in a row without a page that was missed */

@@ -71,7 +71,7 @@ FAILURES = {  # kind of the failure, and options
     "ill": ("crash", {}),
     "stack_end": ("crash", {}),
     "never": ("too_many_tries", {"max_tries": 2000}),
-    "hang": ("try_timeout", {"try_timeout": 0.3, "workers": 8}),
+    "hang": ("try_timeout", {"try_timeout": 2, "workers": 8}),
     "nan": ("parameter", {}),
     "leave": ("loop_left", {}),
     "observe": ("observe_in_loop", {}),
