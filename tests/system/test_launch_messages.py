@@ -50,13 +50,13 @@ def test_a_library_that_is_missing_is_the_reason(tmp_path: Path, monkeypatch: py
     assert "not linked against libars" not in str(caught.value)
 
 
-def _limited(descriptors: int, path: str) -> subprocess.CompletedProcess[str]:
+def _limited(descriptors: int, path: str, traces: int = 2000) -> subprocess.CompletedProcess[str]:
     code = (
         "import resource, sys, logging; logging.basicConfig(level=logging.WARNING); import ars, zmq, numpy\n"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({descriptors}, {descriptors}))\n"
         "try:\n"
         "    with ars.Simulator(sys.argv[1], workers=64) as sim:\n"
-        "        print(len(sim.prior(2000, seed=1)))\n"
+        f"        print(len(sim.prior({traces}, seed=1)))\n"
         "except ars.ArsError as error:\n"
         "    print(type(error).__name__, error)\n"
     )
@@ -72,7 +72,8 @@ def test_too_few_descriptors_for_anything(descriptors: int, csim: Callable[[str]
 
 
 def test_too_few_descriptors_for_all_workers(csim: Callable[[str], str]) -> None:
-    done = _limited(48, csim("gaussian"))
-    assert done.stdout.strip() == "2000", done.stdout + done.stderr
+    traces = 500_000  # so many that the run is not over before the last worker is asked for
+    done = _limited(48, csim("gaussian"), traces)
+    assert done.stdout.strip() == str(traces), done.stdout + done.stderr
     assert "ulimit -u" not in done.stderr
     assert "raise the limit of open files (ulimit -n)" in done.stderr
