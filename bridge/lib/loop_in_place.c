@@ -27,7 +27,7 @@ static struct ars__loop *loop_of(const struct body *body) {
 }
 
 static struct ars_wire_loop *record_of(const struct body *body) {
-    return (struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes + loop_of(body)->record;
+    return &ars__loop_records(&ars__me.trace)[loop_of(body)->record];
 }
 
 static bool try_once(const struct body *body) {

@@ -217,7 +217,7 @@ void ars__loop_again(struct ars__loop *loop) {
     if (ars__me.role == ARS__RUN_P) return;
 
     struct ars__trace *t = &ars__me.trace;
-    struct ars_wire_loop *record = (struct ars_wire_loop *)(void *)t->loops.bytes + loop->record;
+    struct ars_wire_loop *record = &ars__loop_records(t)[loop->record];
     record->tries = loop->tries;
     record->log_ratio_rejected += loop->try_ratio;
     if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))

@@ -22,8 +22,8 @@ enum {
     MOST_CHECKED = 2, /* of them by one */
     MOST_CHECKS = 50, /* attempts, for a loop inside another one, whose entries rarely survive */
     CHECK_EVERY = 1000,
-    CLEAN_ALONE = 64, /* the same, where there is one worker */
     CLEAN = 2,        /* entries without a missed page, after which a process is known */
+    CLEAN_ALONE = 64, /* the same, where there is one worker */
     WINDOW = 32,      /* entries, between two looks at the costs */
     MOST_SLEEPERS = 8,
     SLOW_FORK = 3000000 /* ticks: a millisecond or so */
@@ -34,11 +34,11 @@ static struct ars__habit *habit_of(uint32_t loop_id) {
 }
 
 static struct ars_wire_loop *record_of(const struct ars__loop *loop) {
-    return (struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes + loop->record;
+    return &ars__loop_records(&ars__me.trace)[loop->record];
 }
 
 static bool has_snapshot(const struct ars__loop *loop) {
-    return ((const uint32_t *)(const void *)ars__me.trace.slots.bytes)[loop->record] != ARS__NO_SLOT;
+    return ars__loop_slots(&ars__me.trace)[loop->record] != ARS__NO_SLOT;
 }
 
 /* ---- what forking costs ------------------------------------------------------------------------------------------------ */
@@ -69,8 +69,8 @@ static void learn_cost(struct ars__habit *h) {
 }
 
 void ars__habits_learn(void) {
-    const struct ars_wire_loop *loops = (const void *)ars__me.trace.loops.bytes;
-    const uint32_t *slots = (const void *)ars__me.trace.slots.bytes;
+    const struct ars_wire_loop *loops = ars__loop_records(&ars__me.trace);
+    const uint32_t *slots = ars__loop_slots(&ars__me.trace);
     for (size_t i = 0; i < ars__n_loops(&ars__me.trace); i++) {
         if (!loops[i].rewinds) continue;
         struct ars__habit *h = habit_of(loops[i].site_id);

@@ -88,9 +88,10 @@ static bool is_known(const struct ars__pages *p, uintptr_t at) {
 static unsigned char *add_known(struct ars__pages *p, uintptr_t at) {
     if (p->n_pages == ARS__MOST_PAGES) return NULL;
     size_t place = place_of(p, at);
+    const uint32_t slot = (uint32_t)p->n_pages;
     for (size_t i = p->n_pages++; i > place; i--) p->page[i] = p->page[i - 1];
-    p->page[place] = (struct ars__known_page){at, p->n_slots};
-    return p->saved + (size_t)p->n_slots++ * ARS__PAGE_BYTES;
+    p->page[place] = (struct ars__known_page){at, slot};
+    return p->saved + (size_t)slot * ARS__PAGE_BYTES;
 }
 
 static bool is_dead(const struct ars__pages *p, uintptr_t at) {
@@ -144,7 +145,7 @@ static void drop_unmapped(struct ars__pages *p) {
         p->page[kept] = (struct ars__known_page){at, kept};
         kept++;
     }
-    p->n_pages = p->n_slots = kept;
+    p->n_pages = kept;
 }
 
 static bool scan(struct ars__pages *p, uintptr_t stack_pointer) {

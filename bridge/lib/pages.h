@@ -30,7 +30,6 @@ struct ars__pages {
     long faults;                  /* counted so far: if there are more, a page was written for the first time */
     bool scanned;                 /* what follows is what the kernel says as long as faults and mappings are the same */
     size_t n_pages;               /* known ones, in the order of their addresses */
-    uint32_t n_slots;             /* in use */
     unsigned char *saved;         /* their contents at the entry */
     pid_t witness;                /* a copy of the process when it began to rewind, or 0 */
     pid_t sleeper;                /* a copy of the process at the entry, while there is one */

@@ -55,7 +55,7 @@ void ars__rejected_keep(struct ars__loop *loop) {
         inner->parent = index;
         inner->prefix -= before;
     }
-    const struct ars_wire_loop *record = (const struct ars_wire_loop *)(void *)t->loops.bytes + loop->record;
+    const struct ars_wire_loop *record = &ars__loop_records(t)[loop->record];
     struct ars_wire_try mine = {.site_id = loop->site_id,
                                 .instance = record->instance,
                                 .parent = -1,
@@ -76,7 +76,7 @@ void ars__rejected_keep(struct ars__loop *loop) {
 void ars__rejected_close(struct ars__loop *loop) {
     struct ars__trace *t = &ars__me.trace;
     if (loop->tries == 1) return;
-    const struct ars_wire_loop *record = (const struct ars_wire_loop *)(void *)t->loops.bytes + loop->record;
+    const struct ars_wire_loop *record = &ars__loop_records(t)[loop->record];
     for (size_t at = loop->entry_rejected.tries; at < t->tries.used; at += sizeof(struct ars_wire_try)) {
         struct ars_wire_try *mine = try_at(t, at);
         if (mine->parent >= 0 || mine->site_id != loop->site_id || mine->instance != record->instance) continue;

@@ -83,10 +83,10 @@ _Noreturn static void begin_again(struct ars__rewind *r) {
 /* On a stack of its own. */
 static void undo(void) {
     struct ars__rewind *r = here();
-    r->undoing = ars__ticks();
+    const uint64_t began = ars__ticks();
     ars__guard_undo(&r->guard);
     if (!ars__pages_restore(&r->pages)) begin_again(r);
-    r->overhead += ars__ticks() - r->undoing;
+    r->overhead += ars__ticks() - began;
     ars__jump(&r->registers);
 }
 
@@ -155,7 +155,7 @@ static void own_pages(struct ars__rewind *r) {
 /* The first draw's proposal is kept where no rewind reaches it: in the snapshot's slot if there is one, else here. */
 static void keep_first(struct ars__rewind *r, struct ars__loop *loop) {
     const size_t depth = ars__me.loops.depth;
-    if (((const uint32_t *)(const void *)ars__me.trace.slots.bytes)[loop->record] != ARS__NO_SLOT) return;
+    if (ars__loop_slots(&ars__me.trace)[loop->record] != ARS__NO_SLOT) return;
     if (depth > ARS__KEPT_DEPTH) {
         ars__loop_cache(loop);
         return;
@@ -223,7 +223,7 @@ static void ask_ahead(struct ars__rewind *r) {
 
 static void finish(struct ars__rewind *r) {
     const struct ars__loop *loop = ars__top(&ars__me.loops);
-    struct ars_wire_loop *record = (struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes + loop->record;
+    struct ars_wire_loop *record = &ars__loop_records(&ars__me.trace)[loop->record];
     end(r);
     r->cost = ars__ticks() - r->began - r->waited;
     ars__ahead_learn(loop->site_id, r->asked, ars__ahead_used_in_place());

@@ -18,7 +18,6 @@
 #include "shm.h"
 
 struct ars__loop;
-struct ars__trace;
 
 enum { ARS__KEPT_DEPTH = 16, ARS__UNDO_STACK = 64 << 10 };
 
@@ -35,11 +34,11 @@ struct ars__rewind {
     bool in_try;                 /* of a loop around this one */
     enum ars_fork_reason reason; /* not 0: it was given up, and why */
     int32_t detail;
-    uint32_t clean;                   /* entries in a row without a page that was missed */
-    uint32_t n_owned;                 /* pages that other processes have found, which this one has taken */
-    uint32_t sleepers;                /* made so far */
-    uint64_t began, undoing, waiting; /* in ticks of the processor's clock, as are the next */
-    uint64_t overhead, waited, cost;  /* of this estimate: saving and putting back; the controller; all but that */
+    uint32_t clean;                  /* entries in a row without a page that was missed */
+    uint32_t n_owned;                /* pages that other processes have found, which this one has taken */
+    uint32_t sleepers;               /* made so far */
+    uint64_t began, waiting;         /* in ticks of the processor's clock, as are the next */
+    uint64_t overhead, waited, cost; /* of this estimate: saving and putting back; the controller; all but that */
     struct ars__guard guard;
     struct ars__pages pages;
     struct ars__first first[ARS__KEPT_DEPTH]; /* by depth: the first draw's proposal outlives every continuation */

@@ -190,7 +190,7 @@ void ars__snapshot_at_entry(struct ars__loop *loop) {
     atomic_store_explicit(&s->where.pid, (uint32_t)pid, memory_order_relaxed);
     count_alive(1);
     ars__me.trace.snapshots++;
-    ((uint32_t *)(void *)ars__me.trace.slots.bytes)[loop->record] = slot;
+    ars__loop_slots(&ars__me.trace)[loop->record] = slot;
 }
 
 static void reap_slot(uint32_t slot, int *status) {
@@ -200,7 +200,7 @@ static void reap_slot(uint32_t slot, int *status) {
 }
 
 void ars__snapshots_dismiss_after(size_t record) {
-    const uint32_t *slots = (const void *)ars__me.trace.slots.bytes;
+    const uint32_t *slots = ars__loop_slots(&ars__me.trace);
     for (size_t i = record + 1; i < ars__n_loops(&ars__me.trace); i++) {
         uint32_t slot = slots[i];
         if (slot == ARS__NO_SLOT) continue;
@@ -214,21 +214,19 @@ void ars__snapshots_dismiss_after(size_t record) {
 }
 
 void ars__snapshots_await(void) {
-    const uint32_t *slots = (const void *)ars__me.trace.slots.bytes;
+    const uint32_t *slots = ars__loop_slots(&ars__me.trace);
     for (size_t i = 0; i < ars__n_loops(&ars__me.trace); i++) {
         uint32_t slot = slots[i];
         if (slot == ARS__NO_SLOT) continue;
         struct ars__snapshot *s = slot_at(slot);
         int status;
         reap_slot(slot, &status);
-        ars__ahead_learn(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site_id, s->asked_ahead,
-                         s->used_ahead);
+        ars__ahead_learn(ars__loop_records(&ars__me.trace)[i].site_id, s->asked_ahead, s->used_ahead);
         uint32_t said = atomic_load(&s->status);
         if (said != ARS__SLOT_PARKED && said != ARS__SLOT_RUNNING) continue;
         if (!s->failure.kind) {
             int n;
-            const char *loop =
-                ars__site_address(((struct ars_wire_loop *)(void *)ars__me.trace.loops.bytes)[i].site_id, &n);
+            const char *loop = ars__site_address(ars__loop_records(&ars__me.trace)[i].site_id, &n);
             char name[200];
             snprintf(name, sizeof name, "%.*s", n, loop);
             bool under_p = said == ARS__SLOT_RUNNING && s->estimate.tries_q >= s->want_tries_q;

@@ -52,5 +52,12 @@ static inline size_t ars__n_samples(const struct ars__trace *t) {
 static inline size_t ars__n_loops(const struct ars__trace *t) {
     return t->loops.used / sizeof(struct ars_wire_loop);
 }
+/* The loops of the trace, and the snapshot's slot of each. Both move when a loop is entered. */
+static inline struct ars_wire_loop *ars__loop_records(const struct ars__trace *t) {
+    return (struct ars_wire_loop *)(void *)t->loops.bytes;
+}
+static inline uint32_t *ars__loop_slots(const struct ars__trace *t) {
+    return (uint32_t *)(void *)t->slots.bytes;
+}
 
 #endif /* ARS_LIB_TRACE_H */

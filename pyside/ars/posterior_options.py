@@ -57,7 +57,7 @@ class PosteriorOptions:
         return self.budget if self.in_loops == "proposal" and proposed else None
 
     def flags(self, proposer: Proposer, estimate: Budget | None) -> RunFlag:
-        """What the host is told to do."""
+        """The flags that the host receives for this run."""
         ahead = self.network is not None if self.ask_ahead is None else self.ask_ahead
         flags = RunFlag.POSTERIOR
         flags |= RunFlag(0) if proposer.asks else RunFlag.PROPOSE_PRIOR

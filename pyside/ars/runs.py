@@ -102,7 +102,7 @@ class Runs:
     def posterior_config(
         self, asked: PosteriorOptions, proposer: Proposer, estimate: Budget | None, seed: int | None
     ) -> RunConfig:
-        """The run as the host is told. Without a seed: that of the folder to resume, or a random one."""
+        """The settings that the host receives. Without a seed: that of the folder to resume, or a random one."""
         if seed is None and asked.resume is not None:
             seed = kept_seed(asked.resume)
         return self._processes.setup.run_config(
