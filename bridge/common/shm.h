@@ -28,7 +28,7 @@
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
-#define ARS__SHM_VERSION 8u
+#define ARS__SHM_VERSION 9u
 
 enum {
     ARS__MAX_CHANNELS = 65536,
@@ -40,6 +40,7 @@ enum {
     ARS__MOST_STEPS = 128,   /* in one question */
     ARS__MOST_MISSED = 4096, /* pages that workers take when they begin */
     ARS__MOST_MISSED_AT_ONCE = 64,
+    ARS__MOST_KNOWN = 1024, /* loop entries of a trace whose tries are known before it runs */
     ARS__GUARD = 64 << 10, /* between two parts: whole pages on every machine, wider than most strides */
     ARS__EXIT_FAILED = 86  /* a process of ours that has reported its failure */
 };
@@ -99,6 +100,9 @@ struct ars__worker {
     uint32_t reserved;
     uint64_t order_first;                      /* host */
     uint64_t order_count;                      /* host */
+    /* host: of an order of one trace, how many tries its loop entries take, by index of the record; 0: not known */
+    uint32_t order_n_known;
+    uint32_t order_known[ARS__MOST_KNOWN];
     _Alignas(64) _Atomic uint32_t order_taken; /* worker: the last order begun */
     _Atomic uint32_t order_done;               /* worker: the last order finished; the host gives the next one then */
     _Atomic uint64_t current_trace;            /* worker */
@@ -168,8 +172,7 @@ struct ars__snapshot {
     struct ars__channel channel;         /* of its current continuation */
     _Alignas(64) _Atomic uint32_t order; /* futex */
     _Atomic uint32_t status;             /* futex: a worker in want of a free slot sleeps on it */
-    uint32_t want_tries_q;               /* host, before GO */
-    uint32_t want_runs_p;                /* host, before GO */
+    struct ars_wire_wanted wanted;       /* host, before GO */
     /* Results: written by the snapshot and its continuations, which run one after another. */
     struct ars__estimate estimate;
     uint32_t forks;
@@ -198,6 +201,12 @@ struct ars__loop_method {
     int32_t detail;           /* of the reason */
 };
 
+/* What the run wants of a loop, if it is not what it wants of all of them. */
+struct ars__loop_wanted {
+    _Atomic uint32_t run; /* the low half of the number of the run that it holds for; stored last */
+    struct ars_wire_wanted wanted;
+};
+
 /* ---- the segment ------------------------------------------------------------------------------------------------- */
 
 /* Written by the host between runs, when no worker has an order. The observed names and values follow in the data area
@@ -211,8 +220,8 @@ struct ars__run {
     uint32_t max_rejected;
     uint32_t reserved;
     uint64_t data_size;
-    uint32_t tries_q; /* for loops that are estimated in place; snapshots are told by their order */
-    uint32_t runs_p;
+    struct ars_wire_wanted wanted; /* of loops that have no entry of their own in `wanted` */
+    uint32_t reserved2;
 };
 
 /* The part that ars-host alone writes, and the start of the segment. */
@@ -229,6 +238,7 @@ struct ars__shm {
     _Alignas(64) _Atomic uint32_t n_sites;
     _Alignas(64) struct ars__site_entry sites[ARS_WIRE_MAX_SITES];
     struct ars__loop_method methods[ARS_WIRE_MAX_SITES]; /* by the loop's id */
+    struct ars__loop_wanted wanted[ARS_WIRE_MAX_SITES];  /* by the loop's id; host */
     _Atomic int32_t cannot_rewind; /* not 0, if a process ended when it tried whether the system allows it: an errno */
     _Atomic uint32_t n_missed;
     uint64_t missed[ARS__MOST_MISSED];

@@ -12,8 +12,8 @@
 /* cffi: begin */
 enum ars_wire_limits {
     ARS_WIRE_MAGIC = 0x31535241, /* "ARS1" in memory */
-    ARS_WIRE_VERSION = 2,        /* the version we speak */
-    ARS_WIRE_VERSION_MIN = 2,    /* the oldest we accept */
+    ARS_WIRE_VERSION = 3,        /* the version we speak */
+    ARS_WIRE_VERSION_MIN = 3,    /* the oldest we accept */
     ARS_WIRE_MAX_MESSAGE = 268435456,
     ARS_WIRE_MAX_NAME = 1024, /* bytes of a site's address, without a terminating zero */
     ARS_WIRE_MAX_SITES = 65536,
@@ -75,30 +75,55 @@ enum ars_run_flags {
     ARS_RUN_RECORD_REJECTED = 32, /* send what rejected tries drew, too */
     ARS_RUN_ASK_AHEAD = 64,       /* requests that continuations will probably make may come before them */
     ARS_RUN_REWIND = 128,         /* continuations may run in place and be undone, instead of in a fork */
-    ARS_RUN_CHECK = 256           /* every loop entry is estimated both ways, and the numbers are compared */
+    ARS_RUN_CHECK = 256,          /* every loop entry is estimated both ways, and the numbers are compared */
+    ARS_RUN_PILOT = 512           /* with ESTIMATE: continuations draw from streams that no other run uses */
+};
+
+/* What is wanted of the continuations of a loop's entry: runs under p until accepted, and under q either so many tries, or
+ * tries until so many were accepted. All 0: the loop is not estimated. */
+struct ars_wire_wanted {
+    uint32_t runs_p;     /* M */
+    uint32_t tries_q;    /* N; 0: see accepted_q */
+    uint32_t accepted_q; /* R, possibly 0; it is 0 where tries_q is not */
 };
 
 /* RUN: the header's count is the number of observed names; that many ars_wire_observed follow, then their names (one
- * after another, each padded with zeros to a multiple of 8 bytes), then their values. */
+ * after another, each padded with zeros to a multiple of 8 bytes), then their values. After these come n_budgets
+ * ars_wire_budget, each followed by its loop's address, padded likewise; then n_listed ars_wire_listed. */
 struct ars_wire_run {
     struct ars_wire_header header;
     uint64_t seed;
-    uint64_t first_trace;
+    uint64_t first_trace; /* the lowest number */
     uint64_t n_traces;
     uint32_t flags;
-    uint32_t tries_q;      /* N */
-    uint32_t runs_p;       /* M */
-    uint32_t max_workers;  /* use at most this many; 0: all */
-    uint64_t max_tries;    /* per loop entry and per continuation */
-    double trace_timeout;  /* seconds of its own time; 0: none */
-    double try_timeout;    /* seconds of one try of an outermost loop; 0: none */
-    uint32_t max_rejected; /* rejected tries sent per loop entry; 0 without ARS_RUN_RECORD_REJECTED */
-    uint32_t reserved;
+    struct ars_wire_wanted wanted; /* of loops without an ars_wire_budget; with ESTIMATE, runs_p is at least 1 */
+    uint64_t max_tries;            /* per loop entry and per continuation */
+    double trace_timeout;          /* seconds of its own time; 0: none */
+    double try_timeout;            /* seconds of one try of an outermost loop; 0: none */
+    uint32_t max_workers;          /* use at most this many; 0: all */
+    uint32_t max_rejected;         /* rejected tries sent per loop entry; 0 without ARS_RUN_RECORD_REJECTED */
+    uint32_t n_budgets;
+    uint32_t n_listed; /* 0: the traces are first_trace to first_trace + n_traces - 1; else it equals n_traces */
 };
 
 struct ars_wire_observed {
     uint32_t name_size; /* unpadded */
     uint32_t n_values;
+};
+
+/* The budget of one loop, known by its address. No address comes twice. */
+struct ars_wire_budget {
+    uint32_t name_size; /* unpadded */
+    struct ars_wire_wanted wanted;
+};
+
+/* A trace of the run, in ascending order of numbers. It is followed by n_tries uint32, padded with zeros to a multiple of
+ * 8 bytes: how many tries each loop entry of this trace takes (in the order of its record), if it is known from an earlier
+ * run; 0: not known. With them, loops inside a try that will be rejected are not estimated. */
+struct ars_wire_listed {
+    uint64_t trace;
+    uint32_t n_tries;
+    uint32_t reserved;
 };
 
 enum ars_site_kind { ARS_SITE_SAMPLE = 1, ARS_SITE_OBSERVE = 2, ARS_SITE_RESULT = 3, ARS_SITE_LOOP = 4 };
@@ -224,9 +249,9 @@ struct ars_wire_loop {
     uint32_t forks;            /* continuations forked */
     uint64_t tries;            /* of the main run, the accepted one included */
     double log_ratio_rejected; /* sum of log p - log q over everything drawn in rejected tries */
-    uint64_t tries_q;          /* N; 0: nothing was estimated */
-    uint64_t accepted_q;       /* K */
-    uint64_t runs_p;           /* M */
+    uint64_t tries_q;          /* made by continuations: N, or as many as R took; 0 with R = 0 */
+    uint64_t accepted_q;       /* of them: K, or R */
+    uint64_t runs_p;           /* M; 0: nothing was estimated */
     uint64_t tries_p;          /* sum of T_j */
     double s_pq_sum;           /* sum over the rejected tries under q of (p/q)^2 */
     uint32_t rewinds;          /* continuations run in place and undone */
@@ -234,6 +259,7 @@ struct ars_wire_loop {
     uint16_t reason;           /* enum ars_fork_reason */
     int32_t detail;            /* of the reason; else 0 */
     uint32_t pages;            /* memory pages put back per rewind */
+    double s_pq_main;          /* sum over the rejected tries of the main run of (p/q)^2 */
 };
 
 /* A rejected try of a loop. What it drew, and what the loops inside it drew in the tries that they accepted, are its
@@ -301,14 +327,16 @@ struct ars_wire_done {
 _Static_assert(sizeof(struct ars_wire_header) == 24, "header");
 _Static_assert(sizeof(struct ars_wire_hello) == 72, "hello");
 _Static_assert(sizeof(struct ars_wire_welcome) == 32, "welcome");
-_Static_assert(sizeof(struct ars_wire_run) == 96, "run");
+_Static_assert(sizeof(struct ars_wire_run) == 104, "run");
+_Static_assert(sizeof(struct ars_wire_budget) == 16, "budget");
+_Static_assert(sizeof(struct ars_wire_listed) == 16, "listed");
 _Static_assert(sizeof(struct ars_wire_site) == 16, "site");
 _Static_assert(sizeof(struct ars_wire_step) == 40, "step");
 _Static_assert(sizeof(struct ars_wire_reply) == 24, "reply");
 _Static_assert(sizeof(struct ars_wire_trace) == 64, "trace");
 _Static_assert(sizeof(struct ars_wire_sample) == 40, "sample");
 _Static_assert(sizeof(struct ars_wire_values) == 16, "values");
-_Static_assert(sizeof(struct ars_wire_loop) == 88, "loop");
+_Static_assert(sizeof(struct ars_wire_loop) == 96, "loop");
 _Static_assert(sizeof(struct ars_wire_try) == 32, "try");
 _Static_assert(sizeof(struct ars_wire_failure) == 536, "failure");
 _Static_assert(sizeof(struct ars_wire_done) == 72, "done");
