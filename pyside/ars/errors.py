@@ -161,6 +161,10 @@ class ContinuationWarning(ArsWarning):
     """Rewound and forked continuations of a loop gave different numbers, and the forked ones were used."""
 
 
+class ReplayWarning(ArsWarning):
+    """A simulator did not repeat its traces when they were run again, so its loops were estimated in one phase."""
+
+
 class FewTracesWarning(ArsWarning):
     """Too few effective traces, or a tail that is heavy or unknown: a standard error cannot be trusted, or is NaN."""
 

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ars._native import RunFlag
-from ars.arguments import ON_FAILURE, OnFailure, seed_or_random
+from ars.arguments import ON_FAILURE, OnFailure
 from ars.budget import Budget
 from ars.columns import Columns, Site
 from ars.errors import ArsError, RunInterrupted
 from ars.extras import torch_needed
 from ars.posterior import RunInfo, Traces
-from ars.posterior_options import PosteriorOptions
 from ars.progress import NoProgress, Progress
 from ars.proposers import HandProposer, PriorProposer, Proposer
-from ars.results.continuations import report_continuations
-from ars.results.zero_likelihood import warn_of_impossible
 from ars.runtime.processes import Processes
 from ars.runtime.recorder import Recorder
 from ars.runtime.replay_advice import replay_of
 from ars.store.identity import run_identity
-from ars.store.resume import KeptRun, kept_seed
-from ars.wire import RunConfig
+from ars.store.resume import KeptRun
+from ars.wire import RunConfig, Wanted
+
+if TYPE_CHECKING:
+    from ars.inference.options import PosteriorOptions
 
 __all__ = ["Runs"]
 
 _PROBE = 16  # traces that show which sites a simulator has
-
-_Result = TypeVar("_Result", bound=Traces)
 
 
 class Runs:
@@ -44,44 +42,53 @@ class Runs:
         self._processes = processes
         self.options: tuple[str, ...] | None = None
 
-    def run(
-        self,
-        config: RunConfig,
-        proposer: Proposer,
-        info: RunInfo,
-        progress: Progress,
-        result: Callable[..., _Result],
-        kept: KeptRun | None = None,
-        lease: int | None = None,
-    ) -> _Result:
-        """One run. ``result`` is made of its columns; whatever ends the run early carries one as ``partial``."""
-        recorder = self._recorder(config, proposer, info.on_failure, progress, kept)
-        if kept is not None:
-            recorder.start(*kept.load(config.first_trace, config.n_traces))
-            recorder.resumed(kept.lost)
-        with self._processes.exclusively(lease):
-            try:
-                self._processes.work(config, proposer, recorder)
-            except (ArsError, RunInterrupted) as error:
-                error.partial = result(**self._parts(recorder, info))
-                raise
-            finally:
-                progress.close()
-        found = result(**self._parts(recorder, info))
-        if failure := recorder.error():
-            failure.partial = found
-            raise failure
-        if unkept := recorder.unkept():
-            unkept.partial = found
-            raise unkept
-        proposer.warn_after_run(recorder.columns(), recorder.sites)
-        if config.flags & RunFlag.POSTERIOR:
-            warn_of_impossible(recorder.columns(), recorder.sites)
-            report_continuations(recorder.columns(), recorder.sites)
-        recorder.warn_of_dropped()
-        return found
+    # ---- what they are runs of ---------------------------------------------------------------------------------------
 
-    # ---- steps of a posterior ----------------------------------------------------------------------------------------
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The executable and its arguments."""
+        return self._processes.setup.command
+
+    @property
+    def continuations(self) -> str:
+        """How loops are estimated: "auto", "fork" or "check"."""
+        return self._processes.setup.continuations
+
+    @property
+    def build(self) -> str:
+        """A digest of the simulator's code; "" if it is not known."""
+        return self._processes.files.build
+
+    @property
+    def known_sites(self) -> tuple[Site, ...]:
+        """The sites that the simulator has shown so far."""
+        return self._processes.known_sites
+
+    def identity(self, lease: int) -> dict[str, Any]:
+        """Of the simulator that the next run uses."""
+        return self._processes.identity(lease)
+
+    def only_as(self, simulator: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]:
+        """In the block, another simulator is not started."""
+        return self._processes.only_as(simulator)
+
+    def run_identity(
+        self, config: RunConfig, asked: PosteriorOptions, simulator: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """What makes a run of this simulator the run that it is."""
+        setup = self._processes.setup
+        return run_identity(
+            config,
+            simulator=simulator,
+            env=setup.env,
+            cwd=setup.cwd,
+            limits=setup.limits,
+            observed=asked.data,
+            proposals=asked.proposals,
+            network=asked.network,
+        )
+
+    # ---- steps of a run ----------------------------------------------------------------------------------------------
 
     def proposer(self, asked: PosteriorOptions, lease: int) -> Proposer:
         """Who proposes."""
@@ -99,44 +106,77 @@ class Runs:
             told_in_bulk=asked.in_loops == "prior",
         )
 
-    def posterior_config(
-        self, asked: PosteriorOptions, proposer: Proposer, estimate: Budget | None, seed: int | None
-    ) -> RunConfig:
-        """The settings that the host receives. Without a seed: that of the folder to resume, or a random one."""
-        if seed is None and asked.resume is not None:
-            seed = kept_seed(asked.resume)
-        return self._processes.setup.run_config(
-            seed_or_random(seed),
-            asked.traces,
-            asked.flags(proposer, estimate),
-            first_trace=asked.first_trace,
-            budget=estimate,
-            observed={name: array.reshape(-1) for name, array in asked.data.items()},
+    def config(self, seed: int, traces: int, flags: RunFlag, **more: Any) -> RunConfig:
+        """The settings that the host receives."""
+        return self._processes.setup.run_config(seed, traces, flags, **more)
+
+    def recorder(
+        self,
+        config: RunConfig,
+        proposer: Proposer,
+        on_failure: str,
+        progress: Progress,
+        kept: KeptRun | None = None,
+        options: tuple[str, ...] = (),
+    ) -> Recorder:
+        """Takes in the traces of a run. ``options``: of a command line, to add to those that repeat a failure."""
+        given = None if self.options is None else (*self.options, *options)
+        return Recorder(
+            config.n_traces,
+            on_failure,
+            progress,
+            first=config.first_trace,
+            listed=config.listed,
+            seed=config.seed,
+            keeper=kept,
+            advice=replay_of(self._processes.setup, config, given, proposer.asks).advice,
         )
 
-    def kept(
-        self, asked: PosteriorOptions, config: RunConfig, lease: int, stack: contextlib.ExitStack
-    ) -> KeptRun | None:
-        """The folder that keeps this run, if it has one. Until the stack is closed, no other simulator is started."""
-        if asked.resume is None:
-            return None
-        setup = self._processes.setup
-        simulator = self._processes.identity(lease)
-        identity = run_identity(
-            config,
-            simulator=simulator,
-            env=setup.env,
-            cwd=setup.cwd,
-            limits=setup.limits,
-            observed=asked.data,
-            proposals=asked.proposals,
-            network=asked.network,
-        )
-        kept = stack.enter_context(KeptRun(asked.resume, identity, failed_too=asked.on_failure != "raise"))
-        stack.enter_context(self._processes.only_as(simulator))
-        return kept
+    def work(
+        self,
+        config: RunConfig,
+        proposer: Proposer,
+        recorder: Recorder,
+        lease: int | None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        """Runs until every trace is in, or one has failed."""
+        with self._processes.exclusively(lease):
+            self._processes.work(config, proposer, recorder, stop)
 
-    # ---- traces to train on ------------------------------------------------------------------------------------------
+    # ---- traces of the prior -----------------------------------------------------------------------------------------
+
+    def prior(
+        self, seed: int, traces: int, *, first_trace: int, on_failure: OnFailure, progress: Progress
+    ) -> Traces:
+        """Traces of the plain simulator. Whatever ends the run early carries those that had finished as ``partial``."""
+        config = self.config(seed, traces, RunFlag.PROPOSE_PRIOR, first_trace=first_trace)
+        info = RunInfo(config.seed, None, None, "prior", on_failure, self.command, proposed=False)
+        recorder = self.recorder(config, PriorProposer(), on_failure, progress)
+        try:
+            self.work(config, PriorProposer(), recorder, None)
+        except (ArsError, RunInterrupted) as error:
+            error.partial = self._traces(recorder, info)
+            raise
+        finally:
+            progress.close()
+        found = self._traces(recorder, info)
+        if failure := recorder.error():
+            failure.partial = found
+            raise failure
+        recorder.warn_of_dropped()
+        return found
+
+    def _traces(self, recorder: Recorder, info: RunInfo) -> Traces:
+        """What has come, so far."""
+        return Traces(
+            recorder.columns(),
+            recorder.sites,
+            run=info._replace(build=self.build),
+            stats=recorder.stats(),
+            stderr=recorder.stderr,
+            incidents=recorder.incidents,
+        )
 
     def prior_chunk(
         self,
@@ -156,40 +196,10 @@ class Runs:
         flags = RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS
         flags |= RunFlag.RECORD_REJECTED if max_rejected else RunFlag(0)
         flags |= RunFlag.ESTIMATE if budget else RunFlag(0)
-        setup = self._processes.setup
-        config = setup.run_config(seed, n, flags, first_trace=first_trace, max_rejected=max_rejected, budget=budget)
-        recorder = self._recorder(config, PriorProposer(), on_failure, NoProgress())
-        with self._processes.exclusively(lease):
-            self._processes.work(config, PriorProposer(), recorder, stop)
-            if failure := recorder.error():
-                raise failure
-            return recorder.columns(), recorder.sites
-
-    def _recorder(
-        self,
-        config: RunConfig,
-        proposer: Proposer,
-        on_failure: str,
-        progress: Progress,
-        kept: KeptRun | None = None,
-    ) -> Recorder:
-        return Recorder(
-            config.n_traces,
-            on_failure,
-            progress,
-            first=config.first_trace,
-            seed=config.seed,
-            keeper=kept,
-            advice=replay_of(self._processes.setup, config, self.options, proposer.asks).advice,
-        )
-
-    def _parts(self, recorder: Recorder, info: RunInfo) -> dict[str, Any]:
-        """What a result is made of, so far."""
-        return {
-            "columns": recorder.columns(),
-            "sites": recorder.sites,
-            "run": info._replace(build=self._processes.files.build),
-            "stderr": recorder.stderr,
-            "incidents": recorder.incidents,
-            "stats": recorder.stats(),
-        }
+        wanted = budget.wanted if budget else Wanted()
+        config = self.config(seed, n, flags, first_trace=first_trace, max_rejected=max_rejected, wanted=wanted)
+        recorder = self.recorder(config, PriorProposer(), on_failure, NoProgress())
+        self.work(config, PriorProposer(), recorder, lease, stop)
+        if failure := recorder.error():
+            raise failure
+        return recorder.columns(), recorder.sites

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy.typing as npt
 
-from ars._native import LIMITS, RunFlag
+from ars._native import LIMITS
 from ars.arguments import (
     ON_FAILURE,
     InLoops,
@@ -25,14 +24,15 @@ from ars.arguments import (
     renamed,
     seed_or_random,
 )
-from ars.budget import Budget
 from ars.config import CHECKPOINT_EVERY, NetworkConfig, TrainingConfig, chosen
 from ars.continuations import Continuations
 from ars.extras import one_torch_thread, torch_needed
-from ars.posterior import Posterior, RunInfo, Traces
-from ars.posterior_options import PosteriorOptions
+from ars.inference.job import Job, resumed_seed
+from ars.inference.options import AnyBudget, PosteriorOptions
+from ars.inference.posterior import posterior_of
+from ars.posterior import Posterior, Traces
 from ars.progress import Progress, make_progress
-from ars.proposers import PriorProposer, Proposal
+from ars.proposers import Proposal
 from ars.runs import Runs
 from ars.runtime.keys import read_keys
 from ars.runtime.limits import Limits
@@ -242,10 +242,13 @@ class Simulator:
         """Traces of the plain simulator, observations simulated too. first_trace: the number of the first one."""
         count = number_of_traces(traces)
         check_on_failure(on_failure)
-        setup = self._processes.setup
-        config = setup.run_config(seed_or_random(seed), count, RunFlag.PROPOSE_PRIOR, first_trace=first_trace)
-        info = RunInfo(config.seed, None, None, "prior", on_failure, self.command, proposed=False)
-        return self._runs.run(config, PriorProposer(), info, make_progress(progress), Traces)
+        return self._runs.prior(
+            seed_or_random(seed),
+            count,
+            first_trace=first_trace,
+            on_failure=on_failure,
+            progress=make_progress(progress),
+        )
 
     def posterior(
         self,
@@ -253,7 +256,7 @@ class Simulator:
         traces: int,
         network: Network | None = None,
         proposals: Mapping[str, Proposal] | None = None,
-        budget: Budget | None = PosteriorOptions.budget,
+        budget: AnyBudget = PosteriorOptions.budget,
         in_loops: InLoops = PosteriorOptions.in_loops,
         seed: int | None = None,
         *,
@@ -268,9 +271,12 @@ class Simulator:
         observe: name -> a number or an array. network: from ``train`` or ``ars.Network.load``, made for the same
         observations; the prior proposes the latents that it does not know, and a NetworkWarning lists them. proposals,
         instead of a network: name (or address) of a latent -> a distribution, or a function of the values drawn so far;
-        the prior proposes the others. budget: what the correction of each loop may cost;
-        None makes no estimate, so "ars" weights are not available. It has no effect without a network and proposals:
-        where nothing is proposed, the correction of every loop is exactly 1, and nothing is estimated.
+        the prior proposes the others. budget: how much work goes into the
+        correction of each loop. "auto" chooses it by a pilot (docs/budget.md); ``Budget.auto(error=0.01)`` and
+        ``Budget.auto(seconds=60)`` stop early, with ``traces`` as the maximum; ``Budget(M=1, N=10)`` is the paper's
+        estimator with a fixed budget; the ``budget`` of another posterior repeats its choice; None makes no estimates,
+        so "ars" weights are not available. Loops under which nothing is proposed are never estimated: their correction
+        is exactly 1.
         in_loops="prior": inside loops the prior proposes
         and no correction is needed. on_failure: "raise" stops at the first failed trace, "zero" gives it weight 0,
         "skip" drops it. first_trace: the number of the first trace; its draws depend on that and the seed alone.
@@ -287,18 +293,26 @@ class Simulator:
         asked = PosteriorOptions(
             data, traces, network, proposals, budget, in_loops, on_failure, first_trace, resume, ask_ahead
         )
+        if seed is None and resume is not None:
+            seed = resumed_seed(resume)
+        shown = make_progress(progress)
         with contextlib.ExitStack() as stack:
+            stack.callback(shown.close)
             proposer = self._runs.proposer(asked, lease)
             stack.callback(proposer.close)
-            proposed = proposer.asks or self._estimates_the_prior
-            estimate = asked.estimate(proposed)
-            config = self._runs.posterior_config(asked, proposer, estimate, seed)
-            info = asked.info(config.seed, estimate, self.command, proposed)
             if network is not None:
                 stack.enter_context(one_torch_thread())
-            kept = self._runs.kept(asked, config, lease, stack)
-            result = functools.partial(Posterior, observed=data)
-            return self._runs.run(config, proposer, info, make_progress(progress), result, kept, lease)
+            job = Job(
+                self._runs,
+                asked,
+                proposer,
+                seed_or_random(seed),
+                estimates_the_prior=self._estimates_the_prior,
+                progress=shown,
+                lease=lease,
+                stack=stack,
+            )
+            return posterior_of(job)
 
     # ---- training ----------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from ars.cli.options import (
     not_negative,
     open_simulator,
 )
-from ars.posterior_options import PosteriorOptions
+from ars.inference.options import PosteriorOptions
 from ars.store.saved import SUFFIXES, check_netcdf
 
 if TYPE_CHECKING:

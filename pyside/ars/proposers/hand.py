@@ -63,6 +63,10 @@ class HandProposer:
             self._keys[site.id] = found
         return self._keys[site.id]
 
+    def proposes(self, site: Site) -> bool:
+        """Whether the user gave a proposal for this latent."""
+        return (site.address in self._proposals) or (site.name in self._proposals)
+
     def step(self, batch: StepBatch, sites: SiteTable) -> Replies:
         numbers, states = self.states.advance(batch)
         flags = [0] * len(states)

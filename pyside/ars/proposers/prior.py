@@ -19,6 +19,11 @@ class PriorProposer:
 
     asks = False
 
+    def proposes(self, site: Site) -> bool:
+        """Never."""
+        del site
+        return False
+
     def step(self, batch: StepBatch, sites: SiteTable) -> Replies:
         del sites
         asks = batch.asks

@@ -22,6 +22,9 @@ class Proposer(Protocol):
     def asks(self) -> bool:
         """Whether the simulator has to ask at all; it does not where the prior proposes everything."""
 
+    def proposes(self, site: Site) -> bool:
+        """Whether this latent is proposed by anything but its prior."""
+
     def step(self, batch: StepBatch, sites: SiteTable) -> Replies:
         """One answer per row."""
 

@@ -160,6 +160,10 @@ class NetworkProposer:
         index = self._network.vocabulary.index(site.address) if site.kind is SiteKind.SAMPLE else -1
         return index if index >= 0 and self._network.vocabulary[index].kind is site.dist else -1
 
+    def proposes(self, site: Site) -> bool:
+        """Whether the network knows this latent."""
+        return self._find(site) >= 0
+
     def warn_after_run(self, columns: Columns, sites: Sequence[Site]) -> None:
         """Names the latents drawn that the network did not know."""
         counts = np.bincount(columns.samples["site"].astype(np.int64), minlength=len(sites))

@@ -6,14 +6,14 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from ars._native import RunFlag
 from ars.arguments import ON_FAILURE, InLoops, OnFailure, check_on_failure, choice, number_of_traces
-from ars.budget import Budget
+from ars.budget import AutoBudget, Budget, ChosenBudget, budget_to_json
 from ars.posterior import RunInfo
 from ars.proposers import Proposal, Proposer
 from ars.store.identity import proposed_by
@@ -21,9 +21,11 @@ from ars.store.identity import proposed_by
 if TYPE_CHECKING:
     from ars.network.facade import Network
 
-__all__ = ["PosteriorOptions"]
+__all__ = ["AnyBudget", "PosteriorOptions"]
 
-_DEFAULT_BUDGET = Budget()
+AnyBudget: TypeAlias = Budget | AutoBudget | ChosenBudget | Literal["auto"] | None
+
+_DEFAULT_BUDGET: Final = "auto"
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class PosteriorOptions:
     traces: int
     network: Network | None = None
     proposals: Mapping[str, Proposal] | None = None
-    budget: Budget | None = _DEFAULT_BUDGET
+    budget: AnyBudget = _DEFAULT_BUDGET
     in_loops: InLoops = "proposal"
     on_failure: OnFailure = ON_FAILURE
     first_trace: int = 0
@@ -45,35 +47,57 @@ class PosteriorOptions:
         object.__setattr__(self, "traces", number_of_traces(self.traces))
         choice("in_loops", self.in_loops, get_args(InLoops))
         check_on_failure(self.on_failure)
-        if self.budget is not None and not isinstance(self.budget, Budget):
-            raise TypeError(f"budget must be an ars.Budget or None, not {self.budget!r}")
+        object.__setattr__(self, "budget", _checked_budget(self.budget))
         if self.proposals is not None and not isinstance(self.proposals, Mapping):
             raise TypeError(f"proposals must map names to distributions or functions, not {self.proposals!r}")
         if self.network is not None and self.proposals:
             raise ValueError("give network= or proposals=, not both: a latent has one proposal")
 
-    def estimate(self, proposed: bool) -> Budget | None:
+    def estimate(self, proposed: bool) -> Budget | AutoBudget | ChosenBudget | None:
         """What estimates may cost; None: no loop is estimated. Where nothing is proposed, every correction is 1."""
-        return self.budget if self.in_loops == "proposal" and proposed else None
+        budget = self.budget if self.in_loops == "proposal" and proposed else None
+        assert not isinstance(budget, str)  # "auto" was replaced by what it stands for
+        return budget
 
-    def flags(self, proposer: Proposer, estimate: Budget | None) -> RunFlag:
-        """The flags that the host receives for this run."""
+    def flags(self, proposer: Proposer, estimates: bool) -> RunFlag:
+        """The flags that the host receives for a run that estimates loops, or does not."""
         ahead = self.network is not None if self.ask_ahead is None else self.ask_ahead
         flags = RunFlag.POSTERIOR
         flags |= RunFlag(0) if proposer.asks else RunFlag.PROPOSE_PRIOR
         flags |= RunFlag.LOOPS_PRIOR if self.in_loops == "prior" else RunFlag(0)
-        flags |= RunFlag.ESTIMATE if estimate else RunFlag(0)
-        return flags | (RunFlag.ASK_AHEAD if estimate and ahead else RunFlag(0))
+        flags |= RunFlag.ESTIMATE if estimates else RunFlag(0)
+        return flags | (RunFlag.ASK_AHEAD if estimates and ahead else RunFlag(0))
 
-    def info(self, seed: int, estimate: Budget | None, command: tuple[str, ...], proposed: bool) -> RunInfo:
+    def info(
+        self,
+        seed: int,
+        budget: Budget | ChosenBudget | None,
+        command: tuple[str, ...],
+        proposed: bool,
+        exact: tuple[str, ...] = (),
+    ) -> RunInfo:
         """How the run was asked for, for its result."""
+        fixed = budget if isinstance(budget, Budget) else None
         return RunInfo(
             seed,
-            estimate.M if estimate else None,
-            estimate.N if estimate else None,
+            fixed.M if fixed else None,
+            fixed.N if fixed else None,
             self.in_loops,
             self.on_failure,
             command,
             proposals=json.dumps(proposed_by(self.proposals, self.network), sort_keys=True),
             proposed=proposed,
+            budget=budget_to_json(budget),
+            exact=exact,
         )
+
+
+def _checked_budget(budget: object) -> Budget | AutoBudget | ChosenBudget | None:
+    if isinstance(budget, str) and budget == "auto":
+        return Budget.auto()
+    if budget is None or isinstance(budget, Budget | AutoBudget | ChosenBudget):
+        return budget
+    raise TypeError(
+        f'budget must be "auto", an ars.Budget such as Budget(M=1, N=10) or Budget.auto(error=0.01), the post.budget '
+        f"of another run, or None, not {budget!r}"
+    )

@@ -1,0 +1,1 @@
+"""How a posterior is computed: with a fixed budget in one run, or with one that decides itself in two phases."""

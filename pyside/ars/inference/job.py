@@ -1,0 +1,331 @@
+"""One posterior, whatever runs of the simulator it takes.
+
+A *step* is one run of the processes. All steps of a job share the proposer, the data, the seed and one numbering of
+sites, so that their columns can be compared and put together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ars._native import RunFlag, SiteKind
+from ars.budget import Budget, ChosenBudget, budget_to_json
+from ars.columns import Columns, Site, concatenate, merge, select
+from ars.errors import ArsError, ReplayWarning, RunInterrupted
+from ars.failures import Failure
+from ars.inference.options import PosteriorOptions
+from ars.planning.entries import exact_loops
+from ars.posterior import Posterior, RunInfo
+from ars.progress import NoProgress, Progress
+from ars.proposers import Proposer
+from ars.results.continuations import report_continuations
+from ars.results.zero_likelihood import warn_of_impossible
+from ars.runs import Runs
+from ars.runtime.recorder import Recorder
+from ars.store.resume import KeptRun, kept_seed
+from ars.store.site_numbers import SiteNumbers, renumber
+from ars.wire import Listed, RunConfig, Wanted
+
+__all__ = ["Job", "resumed_seed"]
+
+_STAGE: Final = "stage-{}"  # the folder of a job that is a stage of another; the number is that of its first trace
+_PROBE: Final = 16  # traces of the prior that show which sites a simulator has
+
+
+def resumed_seed(resume: str | os.PathLike[str]) -> int | None:
+    """The seed of the job that this folder keeps; None if it keeps none."""
+    found = kept_seed(resume)
+    return kept_seed(os.path.join(os.fspath(resume), _STAGE.format(0))) if found is None else found
+
+
+class _Continued:
+    """Progress of one step of several: counts go on from those of the steps before."""
+
+    def __init__(self, shown: Progress, before: int) -> None:
+        self._shown = shown
+        self._before = before
+
+    def update(self, done: int, total: int) -> None:
+        self._shown.update(self._before + done, self._before + total)
+
+    def close(self) -> None:
+        """The job closes it when all steps are over."""
+
+
+def _added(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    """The counters of two steps together."""
+    total = {name: one.get(name, 0) + other.get(name, 0) for name in [*one, *(k for k in other if k not in one)]}
+    if "fewest_workers" in one and "fewest_workers" in other:
+        total["fewest_workers"] = min(one["fewest_workers"], other["fewest_workers"])
+    return total
+
+
+class Job:
+    """The runs of one posterior, one after another, and what they have brought so far."""
+
+    def __init__(
+        self,
+        runs: Runs,
+        asked: PosteriorOptions,
+        proposer: Proposer,
+        seed: int,
+        *,
+        estimates_the_prior: bool,
+        progress: Progress,
+        lease: int,
+        stack: contextlib.ExitStack,
+    ) -> None:
+        self.asked = asked
+        self.seed = seed
+        self._runs = runs
+        self._proposer = proposer
+        self._all_proposed = estimates_the_prior
+        self._progress = progress
+        self._lease = lease
+        self._stack = stack
+        self._numbers = SiteNumbers()
+        self._stats: dict[str, float] = {}
+        self._stderr: dict[int, str] = {}
+        self._incidents: list[Failure] = []
+        self._simulator: Mapping[str, Any] | None = None
+        self._folders: dict[str, KeptRun] = {}
+        self._quiet = False
+        self._recorders: list[Recorder] = []
+        self._done = 0  # traces, for the progress bar
+        self.base: Columns | None = None  # traces without estimates, to give back if a later step fails
+        self.budget: Budget | ChosenBudget | None = None  # with which a run that is broken off was to be weighted
+
+    # ---- what is known -----------------------------------------------------------------------------------------------
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """All sites that the steps have met, and their numbers in the columns of all of them."""
+        return self._numbers.sites
+
+    @property
+    def proposed(self) -> bool:
+        """Whether anything is proposed by anything but the prior."""
+        return self._proposer.asks or self._all_proposed
+
+    @property
+    def asks(self) -> bool:
+        """Whether proposals are computed here, in batches."""
+        return self._proposer.asks
+
+    @property
+    def forks(self) -> bool:
+        """Whether every continuation is a fork."""
+        return self._runs.continuations == "fork"
+
+    def proposes(self, site: Site) -> bool:
+        """Whether the latent has a proposal."""
+        return self._all_proposed or self._proposer.proposes(site)
+
+    def exact(self) -> frozenset[str]:
+        """The loops under which nothing is proposed, as far as sites are known."""
+        return exact_loops(self.sites, self.proposes)
+
+    def probe(self) -> None:
+        """Meets the simulator's sites by a few traces of the prior, if it has shown none yet."""
+        known = self._runs.known_sites
+        if not any(site.kind is SiteKind.SAMPLE for site in known):
+            _, known = self._runs.prior_chunk(0, 0, _PROBE, on_failure="zero", lease=self._lease)
+        self._numbers.adopt(known)
+
+    # ---- steps -------------------------------------------------------------------------------------------------------
+
+    def config(
+        self,
+        wanted: Wanted = Wanted(),
+        budgets: Mapping[str, Wanted] | None = None,
+        *,
+        first: int | None = None,
+        count: int | None = None,
+        listed: Listed | None = None,
+        pilot: bool = False,
+    ) -> RunConfig:
+        """A step's settings. Without ``first`` and ``count``, it has all traces that were asked for; with ``listed``,
+        those. Nothing wanted: nothing is estimated."""
+        if listed is not None:
+            first, count = int(listed.traces[0]), len(listed.traces)
+        estimates = wanted.runs_p > 0
+        flags = self.asked.flags(self._proposer, estimates) | (RunFlag.PILOT if pilot else RunFlag(0))
+        return self._runs.config(
+            self.seed,
+            self.asked.traces if count is None else count,
+            flags,
+            first_trace=self.asked.first_trace if first is None else first,
+            wanted=wanted,
+            budgets=budgets or {},
+            listed=listed,
+            observed={name: array.reshape(-1) for name, array in self.asked.data.items()},
+        )
+
+    def step(
+        self,
+        config: RunConfig,
+        *,
+        folder: str | None = None,
+        on_failure: str | None = None,
+        hidden: bool = False,
+        options: tuple[str, ...] | None = None,
+    ) -> Columns:
+        """Runs the traces of this configuration.
+
+        Parameters
+        ----------
+        config : RunConfig
+            From ``config``.
+        folder : str, optional
+            Where in the folder of ``resume`` its traces are kept, "" for the top (default: they are not kept).
+        on_failure : str, optional
+            Policy for failed traces (default: that of the job).
+        hidden : bool
+            Whether it counts neither for the progress bar nor for the number of traces (default: False).
+        options : tuple of str, optional
+            Options of ``ars replay`` to add, for advice about a failed trace.
+
+        Returns
+        -------
+        Columns
+            In the order of trace numbers, with the job's numbers for sites.
+        """
+        kept = self._kept(config, folder)
+        shown = NoProgress() if hidden else _Continued(self._progress, self._done)
+        recorder = self._runs.recorder(
+            config, self._proposer, on_failure or self.asked.on_failure, shown, kept, options or ()
+        )
+        recorder.sites = self._numbers.sites
+        if kept is not None:
+            columns, sites = kept.load(config.first_trace, self._span(config))
+            recorder.start(select(columns, config.places(columns.traces["trace"]) >= 0), sites)
+            recorder.resumed(kept.lost)
+        try:
+            self._runs.work(config, self._proposer, recorder, self._lease)
+        except (ArsError, RunInterrupted) as error:
+            error.partial = self._partial(config, self._take(config, recorder, hidden))
+            raise
+        columns = self._take(config, recorder, hidden)
+        if failure := recorder.error() or recorder.unkept():
+            failure.partial = self._partial(config, columns)
+            raise failure
+        return columns
+
+    @staticmethod
+    def _span(config: RunConfig) -> int:
+        """Numbers between the first and the last trace, both included."""
+        if config.listed is None:
+            return config.n_traces
+        return int(config.listed.traces[-1]) - config.first_trace + 1
+
+    def _take(self, config: RunConfig, recorder: Recorder, hidden: bool) -> Columns:
+        """What a step has brought, in the job's numbers of sites."""
+        columns = renumber(recorder.columns(), self._numbers.adopt(recorder.sites))
+        counters = recorder.stats()
+        if config.listed is not None:
+            counters["traces_resumed"] = 0  # the traces themselves were counted before
+        self._stats = _added(self._stats, counters)
+        self._incidents += recorder.incidents
+        if not hidden:
+            self._recorders.append(recorder)
+            self._stderr.update(recorder.stderr)
+            self._done += recorder.done
+        return columns
+
+    def _partial(self, config: RunConfig, columns: Columns) -> Posterior:
+        """What there is when a step is broken off. Of a second phase it is the first: to leave out those traces that
+        still wait for their estimates would bias the rest."""
+        if self.base is None:
+            return self._result(columns, self.budget, self.exact() if self.budget else frozenset())
+        more = config.listed is None and not config.wanted.runs_p  # of the first phase
+        return self._result(merge([self.base, columns]) if more else self.base, None)
+
+    def _kept(self, config: RunConfig, folder: str | None) -> KeptRun | None:
+        """The folder that keeps a step. Until the job is over, no other simulator is started."""
+        if self.asked.resume is None or folder is None:
+            return None
+        if self._simulator is None:
+            self._simulator = self._runs.identity(self._lease)
+            self._stack.enter_context(self._runs.only_as(self._simulator))
+        if folder not in self._folders:
+            whole = config._replace(first_trace=self.asked.first_trace, listed=None)
+            identity = self._runs.run_identity(whole, self.asked, self._simulator)
+            where = os.path.join(os.fspath(self.asked.resume), folder) if folder else self.asked.resume
+            kept = KeptRun(where, identity, failed_too=self.asked.on_failure != "raise")
+            self._folders[folder] = self._stack.enter_context(kept)
+        return self._folders[folder]
+
+    def count(self, **counters: float) -> None:
+        """Adds to the statistics of the result."""
+        self._stats = _added(self._stats, counters)
+
+    def warn_of_difference(self, different: int, replayed: int) -> None:
+        """Warns that the simulator does not repeat its traces."""
+        warnings.warn(
+            f"the simulator does not repeat its traces: {different:,} of {replayed:,} that were run a second time with "
+            "the same seed and number came out differently. It probably has a random generator of its own, or reads a "
+            "clock or a file. Loops are therefore estimated while each trace runs, which is exact but takes longer, and "
+            "the result cannot be reproduced. Draw with ars_draw or ars_sample instead, or ask for one phase from the "
+            "start: budget=Budget.auto(phases=1), --phases 1",
+            ReplayWarning,
+            stacklevel=6,
+        )
+
+    def stage(self, start: int, count: int, *, final: bool) -> Job:
+        """A job of its own for some of the traces, counted from the first one. Only the final one warns, and is kept
+        in a folder that says so."""
+        resume = self.asked.resume
+        folder = None if resume is None else os.path.join(os.fspath(resume), "final" if final else _STAGE.format(start))
+        asked = dataclasses.replace(
+            self.asked, first_trace=self.asked.first_trace + start, traces=count, resume=folder
+        )
+        part = Job(
+            self._runs,
+            asked,
+            self._proposer,
+            self.seed,
+            estimates_the_prior=self._all_proposed,
+            progress=self._progress,
+            lease=self._lease,
+            stack=self._stack,
+        )
+        part._quiet = not final
+        part._simulator = self._simulator
+        return part
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
+
+    def finish(
+        self, columns: Columns, budget: Budget | ChosenBudget | None, exact: frozenset[str], **stats: float
+    ) -> Posterior:
+        """The result of all steps, after the warnings that they call for."""
+        self._stats.update(stats)
+        if self._quiet:
+            return self._result(columns, budget, exact)
+        self._proposer.warn_after_run(columns, self.sites)
+        warn_of_impossible(columns, self.sites)
+        report_continuations(columns, self.sites)
+        for recorder in self._recorders:
+            recorder.warn_of_dropped()
+        return self._result(columns, budget, exact)
+
+    def _result(
+        self, columns: Columns, budget: Budget | ChosenBudget | None, exact: frozenset[str] = frozenset()
+    ) -> Posterior:
+        entered = set(columns.loops["site"].tolist())
+        addresses = sorted(site.address for site in self.sites if site.id in entered and site.address in exact)
+        info = self.asked.info(self.seed, budget, self._runs.command, self.proposed, tuple(addresses))
+        return Posterior(
+            columns,
+            self.sites,
+            run=info._replace(build=self._runs.build),
+            stats=self._stats,
+            observed=self.asked.data,
+            stderr=self._stderr,
+            incidents=self._incidents,
+        )
