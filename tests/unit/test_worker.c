@@ -153,8 +153,7 @@ static const char *name_of(uint32_t site) {
 
 static void check_slot(uint64_t trace, uint32_t slot, uint64_t entry, bool outer) {
     struct ars__snapshot *s = ars__snapshot_at(shm, SLOTS, 0, slot);
-    s->want_tries_q = N;
-    s->want_runs_p = M;
+    s->wanted = (struct ars_wire_wanted){.runs_p = M, .tries_q = N};
     atomic_store(&s->order, ARS__GO);
     ars__futex_wake(&s->order, 1);
     uint32_t status;
@@ -289,7 +288,10 @@ static int check_run(bool rejected) {
     if (shm == MAP_FAILED) return 77;
     shm->n_workers = WORKERS;
     shm->snapshots_per_worker = SLOTS;
-    shm->run = (struct ars__run){.number = 1, .seed = SEED, .flags = ARS_RUN_PROPOSE_PRIOR | ARS_RUN_ESTIMATE};
+    shm->run = (struct ars__run){.number = 1,
+                                 .seed = SEED,
+                                 .flags = ARS_RUN_PROPOSE_PRIOR | ARS_RUN_ESTIMATE,
+                                 .wanted = {.runs_p = M, .tries_q = N}};
     if (rejected) {
         shm->run.flags |= ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED;
         shm->run.max_rejected = MAX_REJECTED;
