@@ -190,23 +190,20 @@ static bool check_run(const unsigned char *frame, const struct ars_wire_header *
     memcpy(&run, frame, sizeof run);
     const uint32_t known = ARS_RUN_POSTERIOR | ARS_RUN_PROPOSE_PRIOR | ARS_RUN_LOOPS_PRIOR | ARS_RUN_ESTIMATE |
                            ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED | ARS_RUN_ASK_AHEAD | ARS_RUN_REWIND |
-                           ARS_RUN_CHECK;
+                           ARS_RUN_CHECK | ARS_RUN_PILOT;
     if (h->run == 0) return bad(why, "RUN has run number 0");
     if (run.flags & ~known) return bad(why, "RUN has unknown flags 0x%x", run.flags & ~known);
     if (run.n_traces == 0) return bad(why, "RUN asks for 0 traces");
     if (run.first_trace + run.n_traces < run.first_trace) return bad(why, "RUN's trace numbers overflow");
     if (run.max_tries == 0) return bad(why, "RUN allows 0 tries per loop (max_tries)");
-    if ((run.flags & ARS_RUN_ESTIMATE) && (run.tries_q == 0 || run.runs_p == 0))
-        return bad(why, "RUN estimates with N = %u and M = %u; both must be 1 or more", run.tries_q, run.runs_p);
-    if (run.tries_q > INT32_MAX || run.runs_p > INT32_MAX) /* their streams are numbered with 31 bits */
-        return bad(why, "RUN estimates with N = %u and M = %u; at most %d", run.tries_q, run.runs_p, INT32_MAX);
+    if ((run.flags & ARS_RUN_ESTIMATE) && !run.wanted.runs_p) return bad(why, "RUN estimates with M = 0");
     if ((run.flags & ARS_RUN_REWIND) && !(run.flags & ARS_RUN_ESTIMATE))
         return bad(why, "RUN has the flag REWIND but not ESTIMATE");
     if ((run.flags & ARS_RUN_CHECK) && !(run.flags & ARS_RUN_REWIND))
         return bad(why, "RUN has the flag CHECK but not REWIND");
     if (!(run.flags & ARS_RUN_RECORD_REJECTED) != !run.max_rejected)
         return bad(why, "RUN has max_rejected %u with flags 0x%x", run.max_rejected, run.flags);
-    if (run.reserved) return bad(why, "RUN's reserved field is not 0");
+    if (run.n_budgets || run.n_listed) return bad(why, "RUN has budgets or a list");
     if (!finite_number(run.trace_timeout) || run.trace_timeout < 0)
         return bad(why, "RUN's trace_timeout is negative or not finite");
     if (!finite_number(run.try_timeout) || run.try_timeout < 0)

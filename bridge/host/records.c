@@ -148,8 +148,7 @@ static void send_snapshots(struct host *host, struct worker *worker, const struc
         struct ars__snapshot *s = slot_at(host, worker, slot);
         worker->at_work++;
         if (atomic_load(&s->status) != ARS__SLOT_PARKED) continue;
-        s->want_tries_q = host->run.config.tries_q;
-        s->want_runs_p = host->run.config.runs_p;
+        s->wanted = host->run.config.wanted;
         atomic_store_explicit(&s->order, ARS__GO, memory_order_release);
         ars__futex_wake(&s->order, INT_MAX);
     }
@@ -160,7 +159,7 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
                          uint32_t status) {
     struct ars__snapshot *s = slot_at(host, worker, slot);
     struct ars_wire_failure *failure = &worker->snapshot_failure;
-    const struct ars_wire_run *wanted = &host->run.config;
+    const struct ars_wire_wanted *wanted = &host->run.config.wanted;
     struct ars_wire_loop l;
     ars__why why;
     memcpy(&l, r->loops + loop * sizeof l, sizeof l);
@@ -178,7 +177,8 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
             failure->loop_id = failure->site_id = ARS_NO_SITE;
             snprintf(failure->text, sizeof failure->text, "a continuation failed in an unknown way: %s", why.text);
         }
-    } else if (status == ARS__SLOT_DONE && (l.tries_q != wanted->tries_q || l.runs_p != wanted->runs_p)) {
+    } else if (status == ARS__SLOT_DONE &&
+               ((wanted->tries_q && l.tries_q != wanted->tries_q) || l.runs_p != wanted->runs_p)) {
         *failure = (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop_id = l.site_id, .site_id = ARS_NO_SITE};
         snprintf(failure->text, sizeof failure->text,
                  "a loop has %llu tries under q and %llu runs under p, which are not the %u and %u that were asked for",

@@ -78,8 +78,7 @@ void host_run_start(struct host *host, const unsigned char *frame) {
                                 .flags = config.flags,
                                 .n_observed = config.header.count,
                                 .data_size = data_size,
-                                .tries_q = config.tries_q,
-                                .runs_p = config.runs_p};
+                                .wanted = config.wanted};
     host_requeue(host, config.first_trace, config.n_traces);
     for (uint32_t w = 0; w < host->n_workers; w++) {
         struct worker *worker = &host->workers[w];

@@ -171,13 +171,12 @@ def encode_run(config: RunConfig, run: int) -> bytes:
         "first_trace",
         "n_traces",
         "flags",
-        "tries_q",
-        "runs_p",
         "max_workers",
         "max_tries",
         "max_rejected",
     ):
         out[field] = int(getattr(config, field))
+    out["wanted"]["runs_p"], out["wanted"]["tries_q"] = config.runs_p, config.tries_q
     out["trace_timeout"] = config.trace_timeout
     out["try_timeout"] = config.try_timeout
     return out.tobytes() + body
@@ -196,14 +195,14 @@ def decode_run(frame: Bytes) -> tuple[int, RunConfig]:
     flags = int(raw["flags"])
     if flags & ~int(sum(RunFlag)):
         refuse(kind, f"flags 0x{flags:x} has bits that are unknown")
-    if flags & RunFlag.ESTIMATE and (raw["tries_q"] < 1 or raw["runs_p"] < 1):
-        refuse(kind, f"tries_q {raw['tries_q']} and runs_p {raw['runs_p']}, must be at least 1 to estimate")
+    if flags & RunFlag.ESTIMATE and (raw["wanted"]["tries_q"] < 1 or raw["wanted"]["runs_p"] < 1):
+        refuse(kind, f"tries_q {raw['wanted']['tries_q']} and runs_p {raw['wanted']['runs_p']}, must be at least 1 to estimate")
     if flags & RunFlag.REWIND and not flags & RunFlag.ESTIMATE:
         refuse(kind, "the flag REWIND without ESTIMATE")
     if flags & RunFlag.CHECK and not flags & RunFlag.REWIND:
         refuse(kind, "the flag CHECK without REWIND")
-    if max(raw["tries_q"], raw["runs_p"]) > 2**31 - 1:
-        refuse(kind, f"tries_q {raw['tries_q']} and runs_p {raw['runs_p']}, must be at most {2**31 - 1}")
+    if max(raw["wanted"]["tries_q"], raw["wanted"]["runs_p"]) > 2**31 - 1:
+        refuse(kind, f"tries_q {raw['wanted']['tries_q']} and runs_p {raw['wanted']['runs_p']}, must be at most {2**31 - 1}")
     if raw["n_traces"] < 1:
         refuse(kind, "n_traces is 0")
     if int(raw["first_trace"]) + int(raw["n_traces"]) >= 1 << 64:
@@ -212,8 +211,6 @@ def decode_run(frame: Bytes) -> tuple[int, RunConfig]:
         refuse(kind, "max_tries is 0")
     if bool(flags & RunFlag.RECORD_REJECTED) != bool(raw["max_rejected"]):
         refuse(kind, f"max_rejected {raw['max_rejected']}, must be above 0 with RECORD_REJECTED, and only then")
-    if raw["reserved"]:
-        refuse(kind, "reserved is not 0")
     for field in ("trace_timeout", "try_timeout"):
         if not math.isfinite(raw[field]) or raw[field] < 0:
             refuse(kind, f"{field} {raw[field]}, must be finite and not negative")
@@ -225,8 +222,8 @@ def decode_run(frame: Bytes) -> tuple[int, RunConfig]:
         n_traces=int(raw["n_traces"]),
         flags=RunFlag(flags),
         first_trace=int(raw["first_trace"]),
-        tries_q=int(raw["tries_q"]),
-        runs_p=int(raw["runs_p"]),
+        tries_q=int(raw["wanted"]["tries_q"]),
+        runs_p=int(raw["wanted"]["runs_p"]),
         max_workers=int(raw["max_workers"]),
         max_tries=int(raw["max_tries"]),
         trace_timeout=float(raw["trace_timeout"]),
