@@ -126,7 +126,6 @@ class Runs:
             on_failure,
             progress,
             first=config.first_trace,
-            listed=config.listed,
             seed=config.seed,
             keeper=kept,
             advice=replay_of(self._processes.setup, config, given, proposer.asks).advice,

@@ -191,10 +191,10 @@ static void snapshot(uint32_t w, uint32_t slot, uint64_t trace, uint32_t site) {
         _exit(ARS__EXIT_FAILED);
     }
     s->estimate.s_pq_sum = ask_step(channel, &s->channel, trace, site, 1000 + slot);
-    s->estimate.tries_q = s->want_tries_q;
+    s->estimate.tries_q = s->wanted.tries_q;
     s->estimate.accepted_q = slot;
-    s->estimate.runs_p = s->want_runs_p;
-    s->estimate.tries_p = 2 * s->want_runs_p;
+    s->estimate.runs_p = s->wanted.runs_p;
+    s->estimate.tries_p = 2 * s->wanted.runs_p;
     s->forks = 3;
     atomic_store(&s->status, ARS__SLOT_DONE);
     ring_bell(channel);

@@ -253,7 +253,9 @@ class Job:
             self._simulator = self._runs.identity(self._lease)
             self._stack.enter_context(self._runs.only_as(self._simulator))
         if folder not in self._folders:
-            whole = config._replace(first_trace=self.asked.first_trace, listed=None)
+            # That a loop is left out where nothing is proposed changes no number that counts.
+            budgets = {address: wanted for address, wanted in config.budgets.items() if wanted.runs_p}
+            whole = config._replace(first_trace=self.asked.first_trace, listed=None, budgets=budgets)
             identity = self._runs.run_identity(whole, self.asked, self._simulator)
             where = os.path.join(os.fspath(self.asked.resume), folder) if folder else self.asked.resume
             kept = KeptRun(where, identity, failed_too=self.asked.on_failure != "raise")
