@@ -12,13 +12,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from ars.budget import AutoBudget, Budget, ChosenBudget, budget_to_json
-from ars.columns import Booleans, Columns, Floats, Integers, merge, select, take
+from ars.budget import AutoBudget, ChosenBudget, budget_to_json
+from ars.columns import Columns, Floats, merge, select, take
 from ars.inference.fixed import estimated_at_once, nothing_of
 from ars.inference.job import Job
 from ars.inference.pilot import WANTED, draws_per_trace, first_traces, pilot_loops, pilot_rows
@@ -28,7 +28,6 @@ from ars.planning.entries import Entries, entries_of
 from ars.planning.roulette import kept
 from ars.posterior import Posterior
 from ars.weights import log_weight_biased
-from ars.wire import Listed, Wanted
 
 __all__ = ["posterior_in_phases"]
 
@@ -127,14 +126,15 @@ class _Plan:
 
     def choose(self, traces: _Traces, phases: int | None = None) -> ChosenBudget:
         """The best budget for these traces, as far as the pilots tell."""
-        draws, asked = draws_per_trace(traces.columns, self._job.sites, self._job.proposes)
+        job = self._job
+        draws, asked = draws_per_trace(traces.columns, job.sites, traces.entries, job.proposes, self._loops)
         return choose(
             self._loops,
             traces.log_a,
             traces.entries,
             trace_draws=draws,
             trace_asked=asked,
-            network=self._job.asked.network is not None,
+            network=job.asked.network is not None,
             auto=self._auto if phases is None else dataclasses.replace(self._auto, phases=phases),
         )
 
