@@ -98,6 +98,7 @@ class RunFlag(IntFlag):
     ASK_AHEAD = lib.ARS_RUN_ASK_AHEAD
     REWIND = lib.ARS_RUN_REWIND
     CHECK = lib.ARS_RUN_CHECK
+    PILOT = lib.ARS_RUN_PILOT
 
 
 class LoopMethod(IntEnum):
