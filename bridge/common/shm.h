@@ -20,6 +20,7 @@
 #define ARS_SHM_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,8 +42,8 @@ enum {
     ARS__MOST_MISSED = 4096, /* pages that workers take when they begin */
     ARS__MOST_MISSED_AT_ONCE = 64,
     ARS__MOST_KNOWN = 1024, /* loop entries of a trace whose tries are known before it runs */
-    ARS__GUARD = 64 << 10, /* between two parts: whole pages on every machine, wider than most strides */
-    ARS__EXIT_FAILED = 86  /* a process of ours that has reported its failure */
+    ARS__GUARD = 64 << 10,  /* between two parts: whole pages on every machine, wider than most strides */
+    ARS__EXIT_FAILED = 86   /* a process of ours that has reported its failure */
 };
 
 /* ---- mailboxes --------------------------------------------------------------------------------------------------- */
@@ -98,8 +99,8 @@ struct ars__worker {
     struct ars__channel channel;
     _Alignas(64) _Atomic uint32_t order_number; /* futex; host */
     uint32_t reserved;
-    uint64_t order_first;                      /* host */
-    uint64_t order_count;                      /* host */
+    uint64_t order_first; /* host */
+    uint64_t order_count; /* host */
     /* host: of an order of one trace, how many tries its loop entries take, by index of the record; 0: not known */
     uint32_t order_n_known;
     uint32_t order_known[ARS__MOST_KNOWN];
@@ -245,6 +246,13 @@ struct ars__shm {
     char names[ARS__NAME_BYTES];
     _Alignas(64) unsigned char data[ARS__DATA_BYTES];
 };
+
+/* What the present run wants of a loop's entries. */
+static inline struct ars_wire_wanted ars__wanted_of(const struct ars__shm *shm, uint32_t loop_id) {
+    const struct ars__loop_wanted *own = &shm->wanted[loop_id];
+    const bool holds = atomic_load_explicit(&own->run, memory_order_acquire) == (uint32_t)shm->run.number;
+    return holds ? own->wanted : shm->run.wanted;
+}
 
 /* The part that every process writes: ars-host sleeps on one word, so whoever wants it must be able to change that word.
  * Therefore nothing here is more than a hint. A bit too many costs ars-host a look at a channel that has nothing to say; a

@@ -154,7 +154,7 @@ size_t ars__utf8_sequence(const unsigned char *c, size_t n) {
     return overlong || outside ? 0 : length;
 }
 
-static bool check_name(const unsigned char *at, uint32_t name_size, size_t size, ars__why *why) {
+bool ars__check_name(const unsigned char *at, uint32_t name_size, size_t size, ars__why *why) {
     if (name_size < 1 || name_size > ARS_WIRE_MAX_NAME)
         return bad(why, "a name of %u bytes: 1 to %d are allowed", name_size, ARS_WIRE_MAX_NAME);
     size_t padded = ARS_WIRE_PAD(name_size);
@@ -177,60 +177,12 @@ bool ars__check_site(const void *bytes, size_t size, size_t *used, ars__why *why
     bool has_dist = s.kind == ARS_SITE_SAMPLE || s.kind == ARS_SITE_OBSERVE; /* a factor is an observe without one */
     if ((s.dist && !ars__dist_is_prior(s.dist)) || (!has_dist && s.dist) || (s.kind == ARS_SITE_SAMPLE && !s.dist))
         return bad(why, "site kind %u with distribution kind %u", (unsigned)s.kind, (unsigned)s.dist);
-    if (!check_name((const unsigned char *)bytes + sizeof s, s.name_size, size - sizeof s, why)) return false;
+    if (!ars__check_name((const unsigned char *)bytes + sizeof s, s.name_size, size - sizeof s, why)) return false;
     *used = sizeof s + ARS_WIRE_PAD(s.name_size);
     return true;
 }
 
 /* ---- whole messages ---------------------------------------------------------------------------------------------- */
-
-static bool check_run(const unsigned char *frame, const struct ars_wire_header *h, ars__why *why) {
-    struct ars_wire_run run;
-    if (h->size < sizeof run) return bad(why, "RUN has %u bytes, fewer than %zu", h->size, sizeof run);
-    memcpy(&run, frame, sizeof run);
-    const uint32_t known = ARS_RUN_POSTERIOR | ARS_RUN_PROPOSE_PRIOR | ARS_RUN_LOOPS_PRIOR | ARS_RUN_ESTIMATE |
-                           ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED | ARS_RUN_ASK_AHEAD | ARS_RUN_REWIND |
-                           ARS_RUN_CHECK;
-    if (h->run == 0) return bad(why, "RUN has run number 0");
-    if (run.flags & ~known) return bad(why, "RUN has unknown flags 0x%x", run.flags & ~known);
-    if (run.n_traces == 0) return bad(why, "RUN asks for 0 traces");
-    if (run.first_trace + run.n_traces < run.first_trace) return bad(why, "RUN's trace numbers overflow");
-    if (run.max_tries == 0) return bad(why, "RUN allows 0 tries per loop (max_tries)");
-    if ((run.flags & ARS_RUN_ESTIMATE) && (run.tries_q == 0 || run.runs_p == 0))
-        return bad(why, "RUN estimates with N = %u and M = %u; both must be 1 or more", run.tries_q, run.runs_p);
-    if (run.tries_q > INT32_MAX || run.runs_p > INT32_MAX) /* their streams are numbered with 31 bits */
-        return bad(why, "RUN estimates with N = %u and M = %u; at most %d", run.tries_q, run.runs_p, INT32_MAX);
-    if ((run.flags & ARS_RUN_REWIND) && !(run.flags & ARS_RUN_ESTIMATE))
-        return bad(why, "RUN has the flag REWIND but not ESTIMATE");
-    if ((run.flags & ARS_RUN_CHECK) && !(run.flags & ARS_RUN_REWIND))
-        return bad(why, "RUN has the flag CHECK but not REWIND");
-    if (!(run.flags & ARS_RUN_RECORD_REJECTED) != !run.max_rejected)
-        return bad(why, "RUN has max_rejected %u with flags 0x%x", run.max_rejected, run.flags);
-    if (run.reserved) return bad(why, "RUN's reserved field is not 0");
-    if (!finite_number(run.trace_timeout) || run.trace_timeout < 0)
-        return bad(why, "RUN's trace_timeout is negative or not finite");
-    if (!finite_number(run.try_timeout) || run.try_timeout < 0)
-        return bad(why, "RUN's try_timeout is negative or not finite");
-    if (h->count && !(run.flags & ARS_RUN_POSTERIOR)) return bad(why, "RUN has data but not the flag POSTERIOR");
-    size_t left = h->size - sizeof run;
-    if (h->count > left / sizeof(struct ars_wire_observed))
-        return bad(why, "RUN counts %u observed names, more than fit", h->count);
-    size_t names_at = sizeof run + (size_t)h->count * sizeof(struct ars_wire_observed), at = names_at;
-    uint64_t values = 0;
-    for (uint32_t i = 0; i < h->count; i++) {
-        struct ars_wire_observed o;
-        memcpy(&o, frame + sizeof run + i * sizeof o, sizeof o);
-        if (!check_name(frame + at, o.name_size, h->size - at, why)) return false;
-        at += ARS_WIRE_PAD(o.name_size);
-        values += o.n_values;
-    }
-    if ((h->size - at) % sizeof(double) || values != (h->size - at) / sizeof(double))
-        return bad(why, "RUN announces %llu observed values and has %zu bytes of them", (unsigned long long)values,
-                   h->size - at);
-    for (; at < h->size; at += sizeof(double))
-        if (!finite_number(double_at(frame + at, 0))) return bad(why, "RUN has an observed value that is not finite");
-    return true;
-}
 
 typedef bool item_check(const void *bytes, size_t size, ars__known_sites sites, size_t *used, ars__why *why);
 
@@ -298,7 +250,7 @@ bool ars__check_message(const void *frame, size_t size, ars__known_sites sites, 
     case ARS_MSG_WELCOME:
         return check_welcome(frame, &h, why);
     case ARS_MSG_RUN:
-        return check_run(frame, &h, why);
+        return ars__check_run(frame, &h, why);
     case ARS_MSG_SITES:
         return check_items(frame, &h, check_site_item, sites, why);
     case ARS_MSG_STEPS:

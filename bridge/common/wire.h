@@ -111,7 +111,7 @@ struct ars_wire_observed {
     uint32_t n_values;
 };
 
-/* The budget of one loop, known by its address. No address comes twice. */
+/* The budget of one loop, known by its address. They come in ascending order of the addresses' bytes, none twice. */
 struct ars_wire_budget {
     uint32_t name_size; /* unpadded */
     struct ars_wire_wanted wanted;

@@ -42,6 +42,13 @@ bool ars__check_site(const void *bytes, size_t size, size_t *used, ars__why *why
 /* A whole message of one frame, of any type but TRACES. */
 bool ars__check_message(const void *frame, size_t size, ars__known_sites sites, ars__why *why);
 
+/* The parts of a RUN that has been checked, as bytes from the start of its frame: its budgets begin where the observed data
+ * end, and its listed traces where the budgets do. */
+typedef struct ars__run_parts {
+    size_t budgets, listed;
+} ars__run_parts;
+ars__run_parts ars__parts_of_run(const unsigned char *frame);
+
 /* One trace: where each of its arrays begins. */
 typedef struct ars__trace_view {
     struct ars_wire_trace trace;

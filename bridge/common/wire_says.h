@@ -1,4 +1,4 @@
-/* wire_says.h: what the checks of wire.c and wire_traces.c have in common. */
+/* wire_says.h: what the checks of wire.c, wire_run.c and wire_traces.c have in common. */
 #ifndef ARS_WIRE_SAYS_H
 #define ARS_WIRE_SAYS_H
 
@@ -37,5 +37,10 @@ static inline bool log_number(double x) {
 static inline bool is_site(ars__known_sites sites, uint32_t id, enum ars_site_kind kind) {
     return id < sites.n && (!sites.kinds || sites.kinds[id] == kind);
 }
+
+/* wire.c: a name of this size at the start of `size` bytes, with its padding. */
+bool ars__check_name(const unsigned char *at, uint32_t name_size, size_t size, ars__why *why);
+/* wire_run.c: a RUN whose header has been checked. */
+bool ars__check_run(const unsigned char *frame, const struct ars_wire_header *h, ars__why *why);
 
 #endif /* ARS_WIRE_SAYS_H */

@@ -71,8 +71,9 @@ static bool check_loops(const ars__trace_view *view, ars__known_sites sites, ars
             return bad(why, "loop %u is of %u, which is no loop site", i, l.site_id);
         if (l.parent < -1 || (l.parent >= 0 && ((uint32_t)l.parent >= view->trace.n_loops || (uint32_t)l.parent == i)))
             return bad(why, "loop %u has parent %d of %u", i, l.parent, view->trace.n_loops);
-        if (!log_number(l.log_ratio_rejected) || !(l.s_pq_sum >= 0))
-            return bad(why, "loop %u has log ratio %g and s_pq_sum %g", i, l.log_ratio_rejected, l.s_pq_sum);
+        if (!log_number(l.log_ratio_rejected) || !(l.s_pq_sum >= 0) || !(l.s_pq_main >= 0))
+            return bad(why, "loop %u has log ratio %g, s_pq_sum %g and s_pq_main %g", i, l.log_ratio_rejected,
+                       l.s_pq_sum, l.s_pq_main);
         if (l.tries == 0) return bad(why, "loop %u was accepted after 0 tries", i);
         if (l.accepted_q > l.tries_q || l.runs_p > l.tries_p)
             return bad(why, "loop %u accepted more tries than it made", i);

@@ -135,6 +135,7 @@ static void reset(struct host *host, uint32_t w) {
         if (atomic_load(&s->order) != ARS__WAIT) atomic_store(&s->order, ARS__WAIT);
     }
     shared->order_first = shared->order_count = 0;
+    shared->order_n_known = 0;
     atomic_store(&shared->order_number, 0);
     atomic_store(&shared->order_taken, 0);
     atomic_store(&shared->order_done, 0);

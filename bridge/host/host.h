@@ -2,7 +2,7 @@
  *
  * One thread does all the work (event_loop.c); a second one only turns the segment's doorbell into a descriptor that can be
  * polled (wake.c). The parts: link.c speaks ZeroMQ, session.c obeys the controller, relay.c and sites.c answer questions,
- * records.c and columns.c carry traces, schedule.c hands out work, timing.c and cores.c keep the time, family.c talks to the
+ * records.c and columns.c carry traces, schedule.c hands out work, wanted.c and listed.c know what the run asks for, timing.c and cores.c keep the time, family.c talks to the
  * zygote. */
 #ifndef ARS_HOST_H
 #define ARS_HOST_H
@@ -103,6 +103,13 @@ struct range {
     uint64_t first, count;
 };
 
+/* A trace that the run lists, and where the tries of its loop entries begin. */
+struct listed {
+    uint64_t trace;
+    uint32_t n_tries;
+    size_t at;
+};
+
 struct run {
     bool active;
     bool cancelled;
@@ -120,6 +127,19 @@ struct run {
     struct ars_wire_done counters;
     struct replay *replays; /* replay.c: traces that died, and are not finished yet */
     size_t n_replays, replays_capacity;
+
+    /* wanted.c: a copy of the budgets, and where each begins; their addresses ascend */
+    struct buffer budgets;
+    size_t *budget_at;
+    /* listed.c: the traces of the list, ascending, and the tries of all their loop entries */
+    struct listed *listed;
+    uint32_t *known;
+};
+
+/* What a run wants of a loop, by its id. It holds for the run of this number. */
+struct loop_wanted {
+    uint64_t run;
+    struct ars_wire_wanted wanted;
 };
 
 /* ---- everything -------------------------------------------------------------------------------------------------- */
@@ -167,6 +187,8 @@ struct host {
     uint8_t *site_kinds, *site_dists;
     uint32_t n_sites, *site_table;
     struct buffer names;
+
+    struct loop_wanted *loops_wanted; /* wanted.c */
 
     struct worker *workers;
     struct channel *channels;

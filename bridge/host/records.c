@@ -15,6 +15,7 @@
 #include "schedule.h"
 #include "sites.h"
 #include "timing.h"
+#include "wanted.h"
 
 enum { FILLS_PER_TURN = 4 };
 
@@ -93,12 +94,31 @@ static uint32_t slot_of(const struct record *r, uint32_t loop) {
     return slot;
 }
 
+static struct ars_wire_loop loop_at(const struct record *r, uint32_t loop) {
+    struct ars_wire_loop l;
+    memcpy(&l, r->loops + loop * sizeof l, sizeof l);
+    return l;
+}
+
+/* What a worker has estimated by itself is what was wanted, or nothing. */
+static bool check_estimates(const struct host *host, const struct record *r, ars__why *why) {
+    for (uint32_t i = 0; i < r->view.trace.n_loops; i++) {
+        const struct ars_wire_loop l = loop_at(r, i);
+        if (slot_of(r, i) != ARS__NO_SLOT) continue; /* its numbers are still to come */
+        if (l.runs_p ? !host_wanted_is_met(host, &l) : l.tries_q || l.accepted_q || l.tries_p)
+            return wrong(why, "estimates of a loop that are not those asked for");
+    }
+    return true;
+}
+
 static bool check_slots(struct host *host, const struct worker *worker, const struct record *r, ars__why *why) {
     uint64_t seen[ARS__MAX_SNAPSHOTS / 64] = {0};
     for (uint32_t i = 0; i < r->view.trace.n_loops; i++) {
         uint32_t slot = slot_of(r, i);
         if (slot == ARS__NO_SLOT) continue;
         if (!(host->run.config.flags & ARS_RUN_ESTIMATE)) return wrong(why, "a snapshot in a run without estimates");
+        if (!host_wanted_of(host, loop_at(r, i).site_id).runs_p)
+            return wrong(why, "a snapshot of a loop that is not to be estimated");
         if (slot >= host->per_worker || seen[slot / 64] >> slot % 64 & 1) return wrong(why, "a wrong snapshot slot");
         seen[slot / 64] |= 1ull << slot % 64;
         uint32_t status = atomic_load(&slot_at(host, worker, slot)->status);
@@ -110,8 +130,7 @@ static bool check_slots(struct host *host, const struct worker *worker, const st
 
 static void note_methods(struct host *host, const struct worker *worker, const struct record *r) {
     for (uint32_t i = 0; i < r->view.trace.n_loops; i++) {
-        struct ars_wire_loop l;
-        memcpy(&l, r->loops + i * sizeof l, sizeof l);
+        const struct ars_wire_loop l = loop_at(r, i);
         host_methods_note(host, &l);
     }
     host_methods_take_missed(host, (uint32_t)(worker - host->workers));
@@ -148,8 +167,7 @@ static void send_snapshots(struct host *host, struct worker *worker, const struc
         struct ars__snapshot *s = slot_at(host, worker, slot);
         worker->at_work++;
         if (atomic_load(&s->status) != ARS__SLOT_PARKED) continue;
-        s->want_tries_q = host->run.config.tries_q;
-        s->want_runs_p = host->run.config.runs_p;
+        s->wanted = host_wanted_of(host, loop_at(r, i).site_id);
         atomic_store_explicit(&s->order, ARS__GO, memory_order_release);
         ars__futex_wake(&s->order, INT_MAX);
     }
@@ -160,10 +178,8 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
                          uint32_t status) {
     struct ars__snapshot *s = slot_at(host, worker, slot);
     struct ars_wire_failure *failure = &worker->snapshot_failure;
-    const struct ars_wire_run *wanted = &host->run.config;
-    struct ars_wire_loop l;
+    struct ars_wire_loop l = loop_at(r, loop);
     ars__why why;
-    memcpy(&l, r->loops + loop * sizeof l, sizeof l);
     if (status == ARS__SLOT_DONE) host_methods_compare(host, &l, &s->estimate);
     ars__estimate_put(&s->estimate, &l);
     l.forks = s->forks;
@@ -178,11 +194,9 @@ static void collect_slot(struct host *host, struct worker *worker, struct record
             failure->loop_id = failure->site_id = ARS_NO_SITE;
             snprintf(failure->text, sizeof failure->text, "a continuation failed in an unknown way: %s", why.text);
         }
-    } else if (status == ARS__SLOT_DONE && (l.tries_q != wanted->tries_q || l.runs_p != wanted->runs_p)) {
+    } else if (status == ARS__SLOT_DONE && !host_wanted_is_met(host, &l)) {
         *failure = (struct ars_wire_failure){.kind = ARS_FAIL_PROTOCOL, .loop_id = l.site_id, .site_id = ARS_NO_SITE};
-        snprintf(failure->text, sizeof failure->text,
-                 "a loop has %llu tries under q and %llu runs under p, which are not the %u and %u that were asked for",
-                 (unsigned long long)l.tries_q, (unsigned long long)l.runs_p, wanted->tries_q, wanted->runs_p);
+        host_wanted_say_missed(host, &l, failure->text, sizeof failure->text);
     }
     uint32_t none = ARS__NO_SLOT;
     memcpy(r->slots + loop * sizeof none, &none, sizeof none);
@@ -236,7 +250,8 @@ static bool begin(struct host *host, struct worker *worker, uint32_t size, bool 
     }
     if (r.view.trace.n_tries && !(host->run.config.flags & ARS_RUN_RECORD_REJECTED))
         return condemn_ring(host, worker, "rejected tries that nobody asked for");
-    if (!check_slots(host, worker, &r, &why)) return condemn_ring(host, worker, why.text);
+    if (!check_slots(host, worker, &r, &why) || !check_estimates(host, &r, &why))
+        return condemn_ring(host, worker, why.text);
     for (uint32_t i = 0; i < r.view.trace.n_loops; i++)
         if (slot_of(&r, i) != ARS__NO_SLOT) {
             if (last) return false; /* its snapshots are dead with the rest of the family */

@@ -9,11 +9,13 @@
 #include "futex.h"
 #include "host.h"
 #include "link.h"
+#include "listed.h"
 #include "records.h"
 #include "replay.h"
 #include "schedule.h"
 #include "start.h"
 #include "timing.h"
+#include "wanted.h"
 
 enum { LONGEST_CHUNK = 256, FAILURES_PER_TURN = 1024 };
 
@@ -41,12 +43,30 @@ static struct range dequeue(struct run *run, uint64_t most) {
 
 /* ---- beginning and end ------------------------------------------------------------------------------------------- */
 
+static uint32_t most_workers(const struct host *host, const struct ars_wire_run *config) {
+    uint32_t use = config->max_workers && config->max_workers < host->n_workers ? config->max_workers : host->n_workers;
+    return config->n_traces < use ? (uint32_t)config->n_traces : use;
+}
+
+static void share_run(struct host *host, const unsigned char *frame, size_t data_size) {
+    const struct ars_wire_run *config = &host->run.config;
+    memcpy(host->shm->data, frame + sizeof *config, data_size);
+    host->shm->run = (struct ars__run){.number = config->header.run,
+                                       .seed = config->seed,
+                                       .max_tries = config->max_tries,
+                                       .max_rejected = config->max_rejected,
+                                       .flags = config->flags,
+                                       .n_observed = config->header.count,
+                                       .data_size = data_size,
+                                       .wanted = config->wanted};
+}
+
 void host_run_start(struct host *host, const unsigned char *frame) {
     struct run *run = &host->run;
-    struct ars__run *shared = &host->shm->run;
     struct ars_wire_run config;
     memcpy(&config, frame, sizeof config);
-    size_t data_size = config.header.size - sizeof config;
+    const ars__run_parts parts = ars__parts_of_run(frame);
+    const size_t data_size = parts.budgets - sizeof config;
     if (data_size > ARS__DATA_BYTES) {
         host_give_up(host, "the observed data have %zu bytes; at most %d are possible", data_size, ARS__DATA_BYTES);
         return;
@@ -59,8 +79,7 @@ void host_run_start(struct host *host, const unsigned char *frame) {
     run->queued = run->accounted = 0;
     run->hopeless.kind = run->fork_failure.kind = 0;
     run->counters = (struct ars_wire_done){0};
-    uint32_t use = config.max_workers && config.max_workers < host->n_workers ? config.max_workers : host->n_workers;
-    run->use_workers = run->wanted_workers = config.n_traces < use ? (uint32_t)config.n_traces : use;
+    run->use_workers = run->wanted_workers = most_workers(host, &config);
     run->raise_at = 0;
     run->n_replays = 0;
     run->counters.fewest_workers = run->use_workers;
@@ -70,17 +89,9 @@ void host_run_start(struct host *host, const unsigned char *frame) {
     host->unanswered = 0;
     host->counts_cores = host_cores_counted();
 
-    memcpy(host->shm->data, frame + sizeof config, data_size);
-    *shared = (struct ars__run){.number = config.header.run,
-                                .seed = config.seed,
-                                .max_tries = config.max_tries,
-                                .max_rejected = config.max_rejected,
-                                .flags = config.flags,
-                                .n_observed = config.header.count,
-                                .data_size = data_size,
-                                .tries_q = config.tries_q,
-                                .runs_p = config.runs_p};
-    host_requeue(host, config.first_trace, config.n_traces);
+    share_run(host, frame, data_size);
+    host_wanted_start(host, frame + parts.budgets, parts.listed - parts.budgets);
+    host_listed_start(host, frame + parts.listed);
     for (uint32_t w = 0; w < host->n_workers; w++) {
         struct worker *worker = &host->workers[w];
         worker->fork_tries = 0;
@@ -164,6 +175,7 @@ static void hand_out(struct host *host, uint32_t w) {
     host_clock_reset(host, worker);
     shared->order_first = order.first;
     shared->order_count = order.count;
+    host_listed_share(host, shared);
     if (!++worker->order_number) worker->order_number = 1; /* 0 means none */
     atomic_store_explicit(&shared->order_number, worker->order_number, memory_order_release);
     ars__futex_wake(&shared->order_number, INT_MAX);

@@ -5,6 +5,7 @@
 #include "host.h"
 #include "sites.h"
 #include "start.h"
+#include "wanted.h"
 
 enum { TABLE_SIZE = 2 * ARS_WIRE_MAX_SITES }; /* a power of two, never more than half full */
 
@@ -22,6 +23,8 @@ bool host_sites_open(struct host *host) {
     host->site_dists = host_grow(NULL, ARS_WIRE_MAX_SITES);
     host->site_table = host_grow(NULL, TABLE_SIZE * sizeof *host->site_table);
     memset(host->site_table, 0xff, TABLE_SIZE * sizeof *host->site_table);
+    host->loops_wanted = host_grow(NULL, ARS_WIRE_MAX_SITES * sizeof *host->loops_wanted);
+    memset(host->loops_wanted, 0, ARS_WIRE_MAX_SITES * sizeof *host->loops_wanted);
     return true;
 }
 
@@ -60,6 +63,7 @@ static uint32_t add_site(struct host *host, const struct ars_wire_site *site, co
     entry->name_size = site->name_size;
     entry->name_at = at;
     atomic_store_explicit(&entry->always_prior, 0, memory_order_relaxed);
+    if (site->kind == ARS_SITE_LOOP) host_wanted_meet(host, id); /* before anyone can enter it */
     atomic_store_explicit(&host->shm->n_sites, host->n_sites, memory_order_release);
     if (is_news) announce(host, id, name);
     return id;

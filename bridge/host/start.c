@@ -142,6 +142,11 @@ void host_release(struct host *host) {
     free(host->channels);
     free(host->run.queue);
     free(host->run.replays);
+    host_buffer_free(&host->run.budgets);
+    free(host->run.budget_at);
+    free(host->run.listed);
+    free(host->run.known);
+    free(host->loops_wanted);
     free(host->sites);
     free(host->site_kinds);
     free(host->site_dists);

@@ -229,7 +229,7 @@ uint32_t ars__ask_ahead(const struct ars__loop *loop, uint32_t from, uint32_t n)
     guesses->n_streams = n < ARS__MOST_STEPS ? n : ARS__MOST_STEPS;
     guesses->filled = sizeof(struct answer); /* so that no offset is 0 */
     struct drawn last;
-    if (!(ars__me.flags & ARS_RUN_ASK_AHEAD) || !first || !first->request_size || !first->script.used ||
+    if (!n || !(ars__me.flags & ARS_RUN_ASK_AHEAD) || !first || !first->request_size || !first->script.used ||
         !promising(loop->site_id) || !draw_first(first, &last)) {
         guesses->n_streams = 0;
         return 0;

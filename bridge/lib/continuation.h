@@ -14,8 +14,16 @@ static inline bool ars__continuing(void) {
 /* The random stream of a continuation of the loop that was entered last. */
 ars__rng ars__stream(enum ars__role role, uint32_t number);
 
+/* How many tries under q are still wanted; or, where tries are made until so many were accepted, how many of those. No more
+ * continuations than this are to come. */
+static inline uint64_t ars__left_q(const struct ars_wire_wanted *wanted, const struct ars__estimate *estimate) {
+    const uint64_t all = wanted->tries_q ? wanted->tries_q : wanted->accepted_q;
+    const uint64_t made = wanted->tries_q ? estimate->tries_q : estimate->accepted_q;
+    return made < all ? all - made : 0;
+}
+
 /* Counts a try of the loop that this continuation is there for. True: the continuation is over. */
-bool ars__continuation_count(struct ars__estimate *estimate, uint64_t want_tries_q, const struct ars__loop *loop,
-                             bool accepted);
+bool ars__continuation_count(struct ars__estimate *estimate, const struct ars_wire_wanted *wanted,
+                             const struct ars__loop *loop, bool accepted);
 
 #endif /* ARS_LIB_CONTINUATION_H */

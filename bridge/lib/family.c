@@ -114,8 +114,6 @@ static void await_order(void) {
     ars__me.max_tries = run->max_tries ? run->max_tries : UINT64_MAX;
     ars__me.max_rejected = run->max_rejected;
     ars__me.seed = run->seed;
-    ars__me.want_tries_q = run->tries_q;
-    ars__me.want_runs_p = run->runs_p;
     if (run->number != ars__me.run_number) {
         ars__me.run_number = run->number;
         ars__data_begin_run();

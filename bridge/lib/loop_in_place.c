@@ -9,6 +9,7 @@
 #include "ahead.h"
 #include "continuation.h"
 #include "loops.h"
+#include "method.h"
 #include "process.h"
 #include "rejected_log.h"
 #include "thread_owner.h"
@@ -18,6 +19,7 @@ struct body {
     bool (*call)(void *);
     void *context;
     size_t depth; /* of the loop */
+    struct ars_wire_wanted wanted;
     struct ars__estimate estimate;
 };
 
@@ -40,7 +42,7 @@ static bool try_once(const struct body *body) {
 /* One more try. True: the continuation is over. */
 static bool try_and_count(struct body *body) {
     const bool accepted = try_once(body);
-    return ars__continuation_count(&body->estimate, ars__me.want_tries_q, loop_of(body), accepted);
+    return ars__continuation_count(&body->estimate, &body->wanted, loop_of(body), accepted);
 }
 
 /* One continuation, and everything as it was at the loop's entry. */
@@ -61,6 +63,7 @@ static void continue_once(struct body *body, enum ars__role role, uint32_t numbe
     ars__trace_rewind(&ars__me.trace, &loop->entry);
     record->tries = main_run.tries;
     record->log_ratio_rejected = main_run.log_ratio_rejected;
+    record->s_pq_main = main_run.s_pq_main;
     loop->tries = 1;
     loop->try_ratio = 0;
     ars__me.state = loop->entry_state;
@@ -74,19 +77,18 @@ static void continue_once(struct body *body, enum ars__role role, uint32_t numbe
 }
 
 static void estimate_acceptance(struct body *body) {
-    const uint64_t wanted = ars__me.want_tries_q;
     const uint32_t loop_id = loop_of(body)->site_id;
     uint32_t asked = 0;
     /* The main run is still to come: the first continuation shows what the others will ask. */
-    for (uint32_t number = 0; body->estimate.tries_q < wanted; number++) {
+    for (uint32_t number = 0; ars__left_q(&body->wanted, &body->estimate); number++) {
         continue_once(body, ARS__TRY_Q, number);
-        const uint64_t left = wanted - body->estimate.tries_q;
+        const uint64_t left = ars__left_q(&body->wanted, &body->estimate);
         if (number || !left) continue;
         ars__try_ends();
         asked = ars__ask_ahead(loop_of(body), 1, (uint32_t)left);
     }
     ars__ahead_learn(loop_id, asked, ars__ahead_used_in_place());
-    for (uint32_t number = 0; body->estimate.runs_p < ars__me.want_runs_p; number++)
+    for (uint32_t number = 0; body->estimate.runs_p < body->wanted.runs_p; number++)
         continue_once(body, ARS__RUN_P, number);
     ars__estimate_put(&body->estimate, record_of(body));
     record_of(body)->method = ARS_METHOD_IN_PLACE;
@@ -112,8 +114,8 @@ void ars__reject(ars__loop_mark *mark, bool (*call)(void *), void *context) {
     struct ars__loop *loop = ars__loop_open(mark, frame);
     loop->in_place = true;
     if (ars__me.role != ARS__RUN_P) ars__loop_cache(loop);
-    struct body body = {call, context, ars__me.loops.depth, {0}};
-    if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE)) estimate_acceptance(&body);
+    struct body body = {call, context, ars__me.loops.depth, {0}, {0}};
+    if (ars__entry_is_estimated(&body.wanted)) estimate_acceptance(&body);
     errno = kept;
     ars__try_begins();
     while (!try_once(&body)) ars__loop_again(loop_of(&body));

@@ -196,8 +196,9 @@ static bool enter(ars__loop_mark *mark, const char *frame, const char *pointer, 
     bool fresh = pointer != loop->tag.settled || !in_place(&loop->tag, pointer);
     if (fresh) loop->tag = (struct ars__frame_tag){.below = pointer - MOVED_BY};
     if (ars__me.role == ARS__RUN_P) return fresh;
-    if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
-        ars__estimate_at_entry(loop);
+    struct ars_wire_wanted wanted;
+    if (ars__entry_is_estimated(&wanted))
+        ars__estimate_at_entry(loop, &wanted);
     else
         ars__loop_cache(loop);
     ars__try_begins();
@@ -220,6 +221,7 @@ void ars__loop_again(struct ars__loop *loop) {
     struct ars_wire_loop *record = &ars__loop_records(t)[loop->record];
     record->tries = loop->tries;
     record->log_ratio_rejected += loop->try_ratio;
+    record->s_pq_main += ars__try_square(loop);
     if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
         ars__snapshots_dismiss_after((size_t)loop->record);
     if (ars__recording_rejected()) ars__rejected_keep(loop);

@@ -2,6 +2,7 @@
 #ifndef ARS_LIB_LOOPS_H
 #define ARS_LIB_LOOPS_H
 
+#include <math.h>
 #include <stdbool.h>
 
 #include "ars.h"
@@ -56,6 +57,11 @@ struct ars__tagged_frames {
 
 static inline struct ars__loop *ars__top(struct ars__loops *l) {
     return l->depth ? &l->at[l->depth - 1] : NULL;
+}
+
+/* (p/q)^2 of the present try, for S_pq. */
+static inline double ars__try_square(const struct ars__loop *loop) {
+    return loop->try_ratio == 0 ? 1 : exp(2 * loop->try_ratio);
 }
 
 /* Fails if the innermost open loop's function is no longer on the stack. `caller` is the stack pointer of whoever called

@@ -1,4 +1,4 @@
-/* method.c: how the entry of a loop is estimated.
+/* method.c: whether and how the entry of a loop is estimated.
  *
  * A run says what is allowed (ARS_RUN_REWIND, ARS_RUN_CHECK). Where rewinding is, a loop is rewound until there is a reason not to:
  * the system does not allow it, a continuation did what cannot be undone, both ways did not agree, or forking is cheaper. The host
@@ -39,6 +39,27 @@ static struct ars_wire_loop *record_of(const struct ars__loop *loop) {
 
 static bool has_snapshot(const struct ars__loop *loop) {
     return ars__loop_slots(&ars__me.trace)[loop->record] != ARS__NO_SLOT;
+}
+
+/* ---- whether it is estimated -------------------------------------------------------------------------------------------- */
+
+/* A rejected try takes along what was estimated inside it. If an earlier run of this trace has shown which try each loop accepts,
+ * the others are not worth it. An index that belongs to another entry, met in a rejected try further out, does no harm. */
+static bool in_accepted_tries(void) {
+    const struct ars__worker *mine = ars__me.mine;
+    const uint32_t n = mine->order_n_known < ARS__MOST_KNOWN ? mine->order_n_known : ARS__MOST_KNOWN;
+    for (size_t i = 0; i + 1 < ars__me.loops.depth; i++) {
+        const struct ars__loop *outer = &ars__me.loops.at[i];
+        const uint32_t known = (uint32_t)outer->record < n ? mine->order_known[outer->record] : 0;
+        if (known && outer->tries != known) return false;
+    }
+    return true;
+}
+
+bool ars__entry_is_estimated(struct ars_wire_wanted *wanted) {
+    if (ars__me.role != ARS__WORKER || !(ars__me.flags & ARS_RUN_ESTIMATE)) return false;
+    *wanted = ars__wanted_of(ars__me.shm, ars__top(&ars__me.loops)->site_id);
+    return wanted->runs_p && in_accepted_tries();
 }
 
 /* ---- what forking costs ------------------------------------------------------------------------------------------------ */
@@ -133,7 +154,7 @@ static void fork_it(struct ars__loop *loop, enum ars_fork_reason reason, int32_t
     if (!has_snapshot(loop)) ars__snapshot_at_entry(loop);
 }
 
-void ars__estimate_at_entry(struct ars__loop *loop) {
+void ars__estimate_at_entry(struct ars__loop *loop, const struct ars_wire_wanted *wanted) {
     int32_t detail = 0;
     if (!(ars__me.flags & ARS_RUN_REWIND)) {
         fork_it(loop, ARS_REASON_NONE, 0);
@@ -150,7 +171,7 @@ void ars__estimate_at_entry(struct ars__loop *loop) {
         ars__snapshot_at_entry(loop);
         if (ars__continuing()) return; /* the snapshot's */
     }
-    reason = ars__rewind_at_entry(loop, wants_sleeper(h), &detail);
+    reason = ars__rewind_at_entry(loop, wanted, wants_sleeper(h), &detail);
     if (ars__continuing()) return;
     if (!reason) {
         learn_cost(h);

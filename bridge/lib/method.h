@@ -1,7 +1,8 @@
-/* method.h: how the entry of a loop is estimated: by continuations that are undone, by forked ones, or by both to compare them. */
+/* method.h: whether and how the entry of a loop is estimated: by continuations that are undone, by forked ones, or by both to compare them. */
 #ifndef ARS_LIB_METHOD_H
 #define ARS_LIB_METHOD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "wire.h"
@@ -25,8 +26,10 @@ struct ars__habits {
     struct ars__habit of[ARS_WIRE_MAX_SITES]; /* by loop; pages without a loop take no memory */
 };
 
-/* Estimates the loop that was just entered. Returns in the main run, and in every continuation. */
-void ars__estimate_at_entry(struct ars__loop *loop);
+/* Whether the entry of the innermost loop, just made, is to be estimated, and what is wanted of it then. */
+bool ars__entry_is_estimated(struct ars_wire_wanted *wanted);
+/* Estimates it. Returns in the main run, and in every continuation. */
+void ars__estimate_at_entry(struct ars__loop *loop, const struct ars_wire_wanted *wanted);
 void ars__habits_learn(void);            /* the trace is complete */
 void ars__habits_forked(uint64_t ticks); /* what a fork took */
 

@@ -48,8 +48,7 @@ struct ars__process {
     uint64_t max_tries;
     uint32_t max_rejected;
     uint32_t flags;
-    uint32_t want_tries_q, want_runs_p; /* for loops that are estimated in place */
-    uint32_t ahead;                     /* in a continuation: its next answer that is there already; 0: none */
+    uint32_t ahead; /* in a continuation: its next answer that is there already; 0: none */
 
     /* The proposer's state: a number, and how many of the trace's latents it knows. */
     uint64_t state;

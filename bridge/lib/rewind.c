@@ -103,7 +103,7 @@ _Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail) {
 }
 
 void ars__rewind_tried(const struct ars__loop *loop, bool accepted) {
-    if (ars__continuation_count(&here()->estimate, ars__me.want_tries_q, loop, accepted)) leave();
+    if (ars__continuation_count(&here()->estimate, &here()->wanted, loop, accepted)) leave();
 }
 
 /* ---- the entry ------------------------------------------------------------------------------------------------------- */
@@ -163,13 +163,14 @@ static void keep_first(struct ars__rewind *r, struct ars__loop *loop) {
     ars__loop_keep_first(loop, &r->first[depth - 1]);
 }
 
-static bool begin(struct ars__rewind *r, struct ars__loop *loop, bool remember) {
+static bool begin(struct ars__rewind *r, struct ars__loop *loop, const struct ars_wire_wanted *wanted, bool remember) {
     fflush(NULL); /* as before a fork: what the main run has printed is out, and a continuation finds empty buffers */
     own_pages(r);
     keep_first(r, loop);
     if (!ars__guard_enter(&r->guard)) return false;
     r->began = ars__ticks();
     r->overhead = r->waited = 0;
+    r->wanted = *wanted;
     r->estimate = (struct ars__estimate){0};
     r->number_q = r->number_p = r->asked = 0;
     r->pages.n_missed = 0;
@@ -217,7 +218,7 @@ static void ask_ahead(struct ars__rewind *r) {
     r->has_asked = true;
     ars__beat(false);
     const uint64_t began = ars__ticks();
-    r->asked = ars__ask_ahead(ars__top(&ars__me.loops), 1, (uint32_t)(ars__me.want_tries_q - r->estimate.tries_q));
+    r->asked = ars__ask_ahead(ars__top(&ars__me.loops), 1, (uint32_t)ars__left_q(&r->wanted, &r->estimate));
     r->waited += ars__ticks() - began;
 }
 
@@ -233,9 +234,10 @@ static void finish(struct ars__rewind *r) {
     record->pages = (uint32_t)r->pages.n_pages;
 }
 
-enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember, int32_t *detail) {
+enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, const struct ars_wire_wanted *wanted, bool remember,
+                                          int32_t *detail) {
     struct ars__rewind *r = here();
-    if (!begin(r, loop, remember)) return ARS_REASON_SYSTEM;
+    if (!begin(r, loop, wanted, remember)) return ARS_REASON_SYSTEM;
     if (ars__mark(&r->registers) == 0) {
         if (!ars__pages_save(&r->pages, r->registers.rsp)) r->reason = ARS_REASON_PAGES;
         r->overhead += ars__ticks() - r->began;
@@ -246,10 +248,11 @@ enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember,
         *detail = r->detail;
         return r->reason;
     }
-    if (r->number_q == 1 && !r->has_asked && r->estimate.tries_q < ars__me.want_tries_q) ask_ahead(r);
-    if (r->estimate.tries_q < ars__me.want_tries_q)
+    const bool wants_q = ars__left_q(&r->wanted, &r->estimate);
+    if (wants_q && r->number_q == 1 && !r->has_asked) ask_ahead(r);
+    if (wants_q)
         go_on_as(r, ARS__TRY_Q, r->number_q++);
-    else if (r->estimate.runs_p < ars__me.want_runs_p)
+    else if (r->estimate.runs_p < r->wanted.runs_p)
         go_on_as(r, ARS__RUN_P, r->number_p++);
     else
         finish(r);
@@ -267,8 +270,9 @@ enum ars_fork_reason ars__rewind_open(int32_t *detail) {
     *detail = ENOSYS;
     return ARS_REASON_SYSTEM;
 }
-enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember, int32_t *detail) {
-    (void)loop, (void)remember;
+enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, const struct ars_wire_wanted *wanted, bool remember,
+                                          int32_t *detail) {
+    (void)loop, (void)wanted, (void)remember;
     return ars__rewind_open(detail);
 }
 _Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail) {

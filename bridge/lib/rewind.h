@@ -27,6 +27,7 @@ struct ars__rewind {
     bool running;                    /* an estimate: between the entry and the last continuation */
     int why_not;                     /* an errno: what it needs is not there */
     struct ars__registers registers; /* at the entry */
+    struct ars_wire_wanted wanted;
     struct ars__estimate estimate;
     uint32_t number_q, number_p, asked; /* continuations begun; answers asked ahead */
     bool has_asked;
@@ -50,7 +51,8 @@ enum ars_fork_reason ars__rewind_open(int32_t *detail);
 /* Estimates the loop that was just entered. Returns in every continuation, and last in the main run; ars__continuing() says which.
  * Not ARS_REASON_NONE: nothing was estimated, everything is as it was, and the loop must be forked. `remember`: the process makes a
  * copy of itself first, so that no page can be missed. */
-enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, bool remember, int32_t *detail);
+enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, const struct ars_wire_wanted *wanted, bool remember,
+                                          int32_t *detail);
 /* In a continuation: a try of its loop was rejected, or accepted. Returns if it goes on. */
 void ars__rewind_tried(const struct ars__loop *loop, bool accepted);
 bool ars__rewinding(void); /* this is a continuation that will be undone */

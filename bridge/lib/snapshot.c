@@ -1,7 +1,7 @@
 /* snapshot.c: a copy of the simulator parked at the entry of one loop, and the continuations it forks.
  *
- * A continuation is the simulator going on from there. Under q it makes tries until it is accepted or the tries wanted are
- * used up: a rejected one goes on as the next try, an accepted one cannot, so the snapshot forks another. Under p it
+ * A continuation is the simulator going on from there. Under q it makes tries until it is accepted or, where tries
+ * are counted, those wanted are used up: a rejected one goes on as the next try, an accepted one cannot, so the snapshot forks another. Under p it
  * makes tries until it is accepted. Its only effect is a few counters in the snapshot's slot. */
 #include <errno.h>
 #include <signal.h>
@@ -58,7 +58,7 @@ void ars__continuation_tried(const struct ars__loop *root, bool accepted) {
     struct ars__snapshot *s = ars__me.snapshot;
     if (!s)
         ars__rewind_tried(root, accepted);
-    else if (ars__continuation_count(&s->estimate, s->want_tries_q, root, accepted))
+    else if (ars__continuation_count(&s->estimate, &s->wanted, root, accepted))
         leave();
 }
 
@@ -118,15 +118,15 @@ static void live_as_snapshot(void) {
     if (order == ARS__QUIT) _exit(0);
     atomic_store(&s->status, ARS__SLOT_RUNNING);
     ars__beat(false);
-    s->asked_ahead = ars__ask_ahead(ars__top(&ars__me.loops), 0, s->want_tries_q);
-    for (uint32_t number = 0; s->estimate.tries_q < s->want_tries_q; number++)
+    s->asked_ahead = ars__ask_ahead(ars__top(&ars__me.loops), 0, (uint32_t)ars__left_q(&s->wanted, &s->estimate));
+    for (uint32_t number = 0; ars__left_q(&s->wanted, &s->estimate); number++)
         if (continue_once(ARS__TRY_Q, number)) return;
-    for (uint32_t number = 0; number + 1 < s->want_runs_p; number++)
+    for (uint32_t number = 0; number + 1 < s->wanted.runs_p; number++)
         if (continue_once(ARS__RUN_P, number)) return;
     ars__me.is_last_run = true;
     ars__me.role = ARS__RUN_P;
     ars__at_site(ARS_NO_SITE);
-    ars__me.rng = ars__stream(ARS__RUN_P, s->want_runs_p - 1);
+    ars__me.rng = ars__stream(ARS__RUN_P, s->wanted.runs_p - 1);
 }
 
 /* ---- the worker's side ------------------------------------------------------------------------------------------------ */
@@ -229,7 +229,7 @@ void ars__snapshots_await(void) {
             const char *loop = ars__site_address(ars__loop_records(&ars__me.trace)[i].site_id, &n);
             char name[200];
             snprintf(name, sizeof name, "%.*s", n, loop);
-            bool under_p = said == ARS__SLOT_RUNNING && s->estimate.tries_q >= s->want_tries_q;
+            bool under_p = said == ARS__SLOT_RUNNING && !ars__left_q(&s->wanted, &s->estimate);
             describe_end(s, status, under_p ? "a run under p" : "the snapshot", name);
         }
         atomic_store(&s->status, ARS__SLOT_FAILED);

@@ -24,7 +24,7 @@ from ars.runtime.recorder import Recorder
 from ars.runtime.replay_advice import replay_of
 from ars.store.identity import run_identity
 from ars.store.resume import KeptRun, kept_seed
-from ars.wire import RunConfig
+from ars.wire import RunConfig, Wanted
 
 __all__ = ["Runs"]
 
@@ -110,7 +110,7 @@ class Runs:
             asked.traces,
             asked.flags(proposer, estimate),
             first_trace=asked.first_trace,
-            budget=estimate,
+            wanted=Wanted(estimate.M, estimate.N) if estimate else Wanted(),
             observed={name: array.reshape(-1) for name, array in asked.data.items()},
         )
 
@@ -157,7 +157,8 @@ class Runs:
         flags |= RunFlag.RECORD_REJECTED if max_rejected else RunFlag(0)
         flags |= RunFlag.ESTIMATE if budget else RunFlag(0)
         setup = self._processes.setup
-        config = setup.run_config(seed, n, flags, first_trace=first_trace, max_rejected=max_rejected, budget=budget)
+        wanted = Wanted(budget.M, budget.N) if budget else Wanted()
+        config = setup.run_config(seed, n, flags, first_trace=first_trace, max_rejected=max_rejected, wanted=wanted)
         recorder = self._recorder(config, PriorProposer(), on_failure, NoProgress())
         with self._processes.exclusively(lease):
             self._processes.work(config, PriorProposer(), recorder, stop)

@@ -264,8 +264,7 @@ static void begin_run(uint64_t number, uint32_t flags, uint64_t first, uint64_t 
         .first_trace = first,
         .n_traces = n,
         .flags = flags & (ARS_RUN_PROPOSE_PRIOR | ARS_RUN_ESTIMATE | ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED),
-        .tries_q = 4,
-        .runs_p = 2,
+        .wanted = {.runs_p = 2, .tries_q = 4},
         .max_tries = 100,
         .trace_timeout = 0.2,
         .max_rejected = flags & ARS_RUN_RECORD_REJECTED ? 3 : 0};

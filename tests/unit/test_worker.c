@@ -1,19 +1,9 @@
 /* test_worker.c: a worker of libars against a host played by this program: real forks, real shared memory, no ZeroMQ. The
  * continuations' outcomes, and what is recorded of rejected tries, are predicted draw by draw from the random streams. */
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "check.h"
-#include "futex.h"
-#include "process.h"
+#include "played_host.h"
 #include "wire_check.h"
 
-enum { WORKERS = 1, SLOTS = 8, TRACES = 40, SEED = 11, N = 7, M = 3, MAX_REJECTED = 2 };
-
-static struct ars__shm *shm;
+enum { TRACES = 40, SEED = 11, N = 7, M = 3, MAX_REJECTED = 2 };
 
 /* ---- the simulator ------------------------------------------------------------------------------------------------- */
 
@@ -42,15 +32,7 @@ static void model(void) {
 }
 
 static void work(void) {
-    ars__me.role = ARS__WORKER;
-    ars__me.shm = shm;
-    ars__me.n_workers = WORKERS;
-    ars__me.per_worker = SLOTS;
-    ars__me.mine = ars__worker_at(shm, SLOTS, 0);
-    ars__me.channel = &ars__me.mine->channel;
-    ars__me.where = &ars__me.mine->where;
-    ars__me.max_processes = 1000;
-    ars__kept_make();
+    become_played_worker();
     for (int i = 0; i < TRACES; i++) {
         ars_next_trace();
         model();
@@ -108,61 +90,10 @@ static struct outcome predict(uint64_t trace, uint64_t entry, bool outer) {
     return o;
 }
 
-/* ---- the host ------------------------------------------------------------------------------------------------------- */
-
-static void answer(struct ars__channel *c) {
-    if (atomic_load(&c->state) != ARS__ASKED) return;
-    CHECK(c->kind == ARS__ASK_SITE);
-    struct ars_wire_site site;
-    memcpy(&site, c->body, sizeof site);
-    const char *name = (const char *)c->body + sizeof site;
-    uint32_t n = atomic_load(&shm->n_sites), id = 0;
-    while (id < n && !(shm->sites[id].kind == site.kind && shm->sites[id].name_size == site.name_size &&
-                       memcmp(shm->names + shm->sites[id].name_at, name, site.name_size) == 0))
-        id++;
-    if (id == n) {
-        uint32_t at = n * 64;
-        memcpy(shm->names + at, name, site.name_size);
-        shm->sites[n].kind = site.kind;
-        shm->sites[n].dist = site.dist;
-        shm->sites[n].name_size = site.name_size;
-        shm->sites[n].name_at = at;
-        atomic_store(&shm->n_sites, n + 1);
-    }
-    site.id = id;
-    memcpy(c->body, &site, sizeof site);
-    c->size = sizeof site;
-    atomic_store(&c->state, ARS__ANSWERED);
-    ars__futex_wake(&c->state, 1);
-}
-
-/* Appends what has come; a record comes in pieces. */
-static size_t read_ring(unsigned char *out, size_t have) {
-    struct ars__worker *w = ars__worker_at(shm, SLOTS, 0);
-    uint64_t from = atomic_load(&w->ring_read), to = atomic_load(&w->ring_written);
-    for (uint64_t i = from; i < to; i++) out[have + i - from] = w->ring[i % ARS__RING_BYTES];
-    atomic_store(&w->ring_read, to);
-    return have + (size_t)(to - from);
-}
-
-static const char *name_of(uint32_t site) {
-    static char text[100];
-    snprintf(text, sizeof text, "%.*s", (int)shm->sites[site].name_size, shm->names + shm->sites[site].name_at);
-    return text;
-}
+/* ---- the loops ------------------------------------------------------------------------------------------------------ */
 
 static void check_slot(uint64_t trace, uint32_t slot, uint64_t entry, bool outer) {
-    struct ars__snapshot *s = ars__snapshot_at(shm, SLOTS, 0, slot);
-    s->want_tries_q = N;
-    s->want_runs_p = M;
-    atomic_store(&s->order, ARS__GO);
-    ars__futex_wake(&s->order, 1);
-    uint32_t status;
-    while ((status = atomic_load(&s->status)) == ARS__SLOT_PARKED || status == ARS__SLOT_RUNNING) {
-        answer(&s->channel);
-        usleep(200);
-    }
-    CHECK(status == ARS__SLOT_DONE);
+    struct ars__snapshot *s = go_and_await(slot, (struct ars_wire_wanted){.runs_p = M, .tries_q = N});
     struct outcome o = predict(trace, entry, outer);
     CHECK(s->estimate.tries_q == N && s->estimate.runs_p == M);
     CHECK(s->estimate.accepted_q == o.accepted_q);
@@ -170,8 +101,7 @@ static void check_slot(uint64_t trace, uint32_t slot, uint64_t entry, bool outer
     CHECK(s->forks == o.forks);
     double rejected = (double)(s->estimate.tries_q - s->estimate.accepted_q); /* p = q: every rejected try counts 1 */
     CHECK_NEAR(s->estimate.s_pq_sum, rejected, 1e-12);
-    atomic_store(&s->status, ARS__SLOT_FREE);
-    ars__futex_wake(&s->status, 1);
+    free_slot(s);
 }
 
 /* ---- rejected tries -------------------------------------------------------------------------------------------------- */
@@ -284,17 +214,16 @@ static void check_record(const unsigned char *at, size_t size, uint64_t trace, b
 }
 
 static int check_run(bool rejected) {
-    size_t bytes = ars__shm_size(WORKERS, SLOTS);
-    shm = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shm == MAP_FAILED) return 77;
-    shm->n_workers = WORKERS;
-    shm->snapshots_per_worker = SLOTS;
-    shm->run = (struct ars__run){.number = 1, .seed = SEED, .flags = ARS_RUN_PROPOSE_PRIOR | ARS_RUN_ESTIMATE};
+    if (!play_host()) return 77;
+    shm->run = (struct ars__run){.number = 1,
+                                 .seed = SEED,
+                                 .flags = ARS_RUN_PROPOSE_PRIOR | ARS_RUN_ESTIMATE,
+                                 .wanted = {.runs_p = M, .tries_q = N}};
     if (rejected) {
         shm->run.flags |= ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED;
         shm->run.max_rejected = MAX_REJECTED;
     }
-    struct ars__worker *w = ars__worker_at(shm, SLOTS, 0);
+    struct ars__worker *w = played_worker();
     w->order_count = TRACES;
     atomic_store(&w->order_number, 1);
     pid_t child = fork();
@@ -302,27 +231,14 @@ static int check_run(bool rejected) {
         work();
         _exit(1);
     }
-    static _Alignas(8) unsigned char record[ARS__RING_BYTES];
-    size_t have = 0;
-    for (uint64_t trace = 0; trace < TRACES;) {
-        answer(&w->channel);
-        have = read_ring(record, have);
-        if (have >= sizeof(struct ars__record) && have >= ((struct ars__record *)(void *)record)->size) {
-            check_record(record, have, trace++, rejected);
-            have = 0;
-        } else {
-            usleep(100);
-        }
-        if (waitpid(child, NULL, WNOHANG) == child) {
-            CHECK(!"the worker has died");
-            return 1;
-        }
+    size_t size;
+    for (uint64_t trace = 0; trace < TRACES; trace++) {
+        const unsigned char *record = await_record(child, &size);
+        if (!record) return 1;
+        check_record(record, size, trace, rejected);
     }
-    for (int i = 0; i < 30000 && atomic_load(&w->order_done) != 1; i++) usleep(1000);
-    CHECK(atomic_load(&w->order_done) == 1);
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-    munmap(shm, bytes);
+    await_order_done(1);
+    play_no_more(child);
     return check_failures != 0;
 }
 

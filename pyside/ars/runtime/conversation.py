@@ -110,7 +110,7 @@ class Conversation:
         wants_stop = False
         for columns in inbox.columns:
             numbers = columns.traces["trace"]
-            index = (numbers - np.uint64(self._config.first_trace)).astype(np.int64)
+            index = self._config.places(numbers)
             if self._seen[index].any():
                 raise ProtocolError(f"TRACES: trace {int(numbers[self._seen[index]][0])} came before")
             self._seen[index] = True

@@ -87,17 +87,16 @@ class Processes:
         while True:
             before = recorder.done
             try:
-                missing = [] if recorder.stopped else recorder.missing()
-                session = self.ready(recorder.sites) if missing else None
+                left = [] if recorder.stopped else recorder.left(config)
+                session = self.ready(recorder.sites) if left else None
                 if build and self.files.build and self.files.build != build:
                     raise ArsError(
                         f"{self.setup.command[0]} was lost in the middle of a run, and was rebuilt in the meantime: "
                         "the run would mix traces of two simulators. .partial holds those of the first; run again"
                     )
                 build = build or self.files.build
-                for first, count in missing:
+                for part in left:
                     assert session is not None
-                    part = config._replace(first_trace=first, n_traces=count)
                     self.one_run(session, part, proposer, recorder, stop)
                     if recorder.stopped or (stop is not None and stop.is_set()):
                         break

@@ -18,6 +18,7 @@ from ars.failures import EXAMPLES_PER_KIND, Failure, describe, failures_of
 from ars.progress import Progress
 from ars.runtime.run_summary import RunSummary
 from ars.store.site_numbers import SiteNumbers, renumber
+from ars.wire import RunConfig
 
 __all__ = ["Keeper", "Recorder"]
 
@@ -48,7 +49,7 @@ class Keeper(Protocol):
 class Recorder:
     """Takes in finished traces, and says when a failure means to stop.
 
-    The traces of the run are ``first`` to ``first + total - 1``. They may come from several families of processes, one
+    The traces of the run are ``first`` to ``first + total - 1``, unless the run has a list. They may come from several families of processes, one
     after another. A family that is started for this run gets ``sites``, and keeps their ids. If traces are kept, those
     of a family that was there before are brought to the same ids.
     """
@@ -161,7 +162,7 @@ class Recorder:
             self._keeper.flush()
         except StorageError as error:
             return self._unkept or error
-        return self._unkept if self._unkept is not None and self.missing() else None
+        return self._unkept if self._unkept is not None and self.done < self._total else None
 
     def lost(self, error: ArsError) -> None:
         """The simulator was lost; the run goes on when it is there again."""
@@ -186,8 +187,19 @@ class Recorder:
             text = f"the controller ({who}) was lost; the run went on from what it had kept"
             self.incidents.append(Failure(-1, "lost_controller", 0, text, seed=self._seed))
 
+    def left(self, config: RunConfig) -> list[RunConfig]:
+        """The runs that bring in what is missing of this one: a listed run stays one."""
+        if config.listed is None:
+            return [config.part(first, count) for first, count in self.missing()]
+        if self.done == 0:
+            return [config]
+        missing = np.ones(config.n_traces, dtype=np.bool_)
+        for part in self._parts:
+            missing[config.places(part.traces["trace"])] = False
+        return [config.only(missing)] if missing.any() else []
+
     def missing(self) -> list[tuple[int, int]]:
-        """The traces that have not come: pairs of first and count."""
+        """The traces of a run without a list that have not come: pairs of first and count."""
         if self.done == 0:
             return [(self._first, self._total)]
         numbers = np.concatenate([part.traces["trace"] for part in self._parts])

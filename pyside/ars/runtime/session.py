@@ -267,7 +267,7 @@ class Session:
         elif header.type is Message.STEPS:
             inbox.steps.append(wire.decode_steps(frames[0], self.sites))
         elif header.type is Message.TRACES:
-            inbox.columns.append(wire.decode_traces(frames, self.sites, config.first_trace, config.n_traces))
+            inbox.columns.append(wire.decode_traces(frames, self.sites, config))
         elif header.type is Message.DONE:
             return inbox._replace(done=wire.decode_done(frames[0]))
         else:

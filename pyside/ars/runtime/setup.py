@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from ars._native import LIMITS, Limit, RunFlag
 from ars.arguments import first_of
-from ars.budget import Budget
 from ars.continuations import MODES, checked_mode, continuation_flags
 from ars.runtime.limits import Limits, limited
 from ars.runtime.remote import Announce, Listen
-from ars.wire import RunConfig
+from ars.wire import Listed, RunConfig, Wanted
 
 __all__ = ["Setup"]
 
@@ -88,22 +87,28 @@ class Setup:
         flags: RunFlag,
         *,
         first_trace: int = 0,
-        budget: Budget | None = None,
+        wanted: Wanted = Wanted(),
+        budgets: Mapping[str, Wanted] | None = None,
+        listed: Listed | None = None,
         observed: Mapping[str, npt.NDArray[np.float64]] | None = None,
         max_rejected: int = 0,
     ) -> RunConfig:
-        """A run under these limits."""
+        """A run under these limits. ``wanted``: of loops that ``budgets`` do not have by their address. ``listed``: the
+        traces, if they are not the ``n_traces`` from ``first_trace`` on."""
+        if listed is not None:
+            n_traces, first_trace = len(listed.traces), int(listed.traces[0])
         return RunConfig(
             seed=seed,
             n_traces=n_traces,
             first_trace=first_of("first_trace", first_trace, n_traces),
             flags=continuation_flags(self.continuations, flags),
-            tries_q=budget.N if budget else 0,
-            runs_p=budget.M if budget else 0,
+            wanted=wanted,
             max_workers=self.most_workers(flags),
             max_tries=self.limits.max_tries,
             trace_timeout=self.limits.trace_timeout,
             try_timeout=self.limits.try_timeout,
             observed=observed or {},
             max_rejected=max_rejected,
+            budgets=budgets or {},
+            listed=listed,
         )

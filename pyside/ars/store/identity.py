@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ars._native import RunFlag
 from ars.columns import Columns, Site
 from ars.store.code_identity import describe_proposal, described_value
-from ars.wire import RunConfig
+from ars.wire import RunConfig, Wanted
 
 if TYPE_CHECKING:
     from ars.network.facade import Network
@@ -81,13 +81,19 @@ def run_identity(
         "cwd": None if cwd is None else os.path.abspath(cwd),
         "seed": config.seed,
         "first_trace": config.first_trace,
-        "M": config.runs_p,
-        "N": config.tries_q,
+        **_wanted_identity(config.wanted),
+        **({"budgets": {name: _wanted_identity(each) for name, each in config.budgets.items()}} if config.budgets else {}),
         "flags": flags,
         "limits": limits.of_a_trace() | _inherited_limits(),
         "observe": data_identity(observed),
         **proposed_by(proposals, network),
     }
+
+
+def _wanted_identity(wanted: Wanted) -> dict[str, int]:
+    """M and N; R if there is one, so that runs of a fixed M and N are those of earlier versions."""
+    R = {"R": wanted.accepted_q} if wanted.accepted_q or (wanted.runs_p and not wanted.tries_q) else {}
+    return {"M": wanted.runs_p, "N": wanted.tries_q, **R}
 
 
 def proposed_by(proposals: Mapping[str, Proposal] | None, network: Network | None) -> dict[str, Any]:

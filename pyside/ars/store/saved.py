@@ -29,6 +29,7 @@ from ars.results import export
 from ars.results.corrections import budget_of
 from ars.results.run_info import RunInfo
 from ars.store.files import not_written
+from ars.store.older import unknown
 
 if TYPE_CHECKING:
     from ars.posterior import Posterior
@@ -39,8 +40,9 @@ SUFFIXES: Final = (".nc", ".npz", ".csv")
 _GROUP: Final = "ars_columns"
 _FORMAT: Final = "ars-posterior"
 _VERSION: Final = 1
-_NEWER: Final = frozenset(  # fields that older files do not have: they are read as 0
-    f"loops.{name}" for name in ("rewinds", "method", "reason", "detail", "pages")
+_NEWER: Final = (  # fields that files of earlier versions do not have, the latest first
+    frozenset({"loops.s_pq_main"}),
+    frozenset(f"loops.{name}" for name in ("rewinds", "method", "reason", "detail", "pages", "s_pq_main")),
 )
 _HDF5: Final = b"\x89HDF\r\n\x1a\n"  # what a netCDF-4 file begins with
 
@@ -255,11 +257,11 @@ def _columns(source: Path, arrays: Mapping[str, Array]) -> Columns:
             continue
         stored = {name for name in arrays if name.startswith(f"{column}.")}
         known = {f"{column}.{name}" for name in blank.dtype.names}
-        if stored not in (known, known - _NEWER):
+        if stored not in (known, *(known - newer for newer in _NEWER)):
             raise StorageError(
                 f"{source} is of another version of libars: its {column} have the fields {', '.join(sorted(stored))}"
             )
-        found[column] = np.zeros(len(arrays[f"{column}.{blank.dtype.names[0]}"]), blank.dtype)
+        found[column] = unknown(len(arrays[f"{column}.{blank.dtype.names[0]}"]), blank.dtype)
         for name in (field for field in blank.dtype.names if f"{column}.{field}" in stored):
             field, wanted = arrays[f"{column}.{name}"], blank.dtype[name]
             if wanted.kind == "S":

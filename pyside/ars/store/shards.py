@@ -28,6 +28,7 @@ from ars.columns import Array, Columns, Integers, Site, offsets, take, trace_of
 from ars.errors import ShardError, StorageError
 from ars.progress import Progress, make_progress
 from ars.store.files import Bytes, parse_json, write_whole
+from ars.store.older import unknown
 
 if TYPE_CHECKING:
     from ars.simulator import Simulator
@@ -54,7 +55,7 @@ _ITEMS: Final = {
 }
 _COUNTED: Final = ("samples", "observes", "results", "loops", "values", "tries")
 _NEWER: Final = ("tries", "rejected")  # columns that the first recordings did not have
-_SHORTER: Final = {"loops": 72}  # bytes of an item in older files, which lack its last fields: they are read as 0
+_SHORTER: Final = {"loops": (72, 88)}  # bytes of an item in older files, which lack its last fields: see older.py
 
 
 class Shard(NamedTuple):
@@ -415,12 +416,12 @@ def _column(body: memoryview, name: str, about: dict[str, Any], verify: bool) ->
     dtype = _ITEMS[name]
     offset, count, item = int(about["offset"]), int(about["count"]), int(about["item"])
     size = item * count
-    if item not in (dtype.itemsize, _SHORTER.get(name)) or not 0 <= offset <= offset + size <= body.nbytes:
+    if item not in (dtype.itemsize, *_SHORTER.get(name, ())) or not 0 <= offset <= offset + size <= body.nbytes:
         raise ValueError(f"column {name} has a wrong size")
     if verify and zlib.crc32(body[offset : offset + size]) != about["crc32"]:
         raise ValueError(f"the checksum of column {name} is wrong")
     if item == dtype.itemsize:
         return np.frombuffer(body, dtype, count, offset)
-    longer = np.zeros((count, dtype.itemsize), np.uint8)
+    longer = unknown(count, dtype).view(np.uint8).reshape(count, dtype.itemsize)
     longer[:, :item] = np.frombuffer(body, np.uint8, size, offset).reshape(count, item)
     return longer.view(dtype).reshape(count)

@@ -7,22 +7,20 @@ ProtocolError, which says which one; what it returns needs no further checks.
 from ars.wire.control import (
     Done,
     Hello,
-    RunConfig,
     choose_version,
     decode_bare,
     decode_done,
     decode_error,
     decode_hello,
-    decode_run,
     decode_welcome,
     encode_cancel,
     encode_error,
     encode_hello,
     encode_quit,
-    encode_run,
     encode_welcome,
 )
 from ars.wire.frames import Header, decode_header
+from ars.wire.run import Listed, RunConfig, Wanted, decode_run, encode_run
 from ars.wire.sites import SiteTable, decode_sites, encode_sites
 from ars.wire.steps import (
     PRIOR,
@@ -41,10 +39,12 @@ __all__ = [
     "Done",
     "Header",
     "Hello",
+    "Listed",
     "Replies",
     "RunConfig",
     "SiteTable",
     "StepBatch",
+    "Wanted",
     "choose_version",
     "concatenate_steps",
     "decode_bare",

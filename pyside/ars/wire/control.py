@@ -1,16 +1,13 @@
-"""The messages that begin, end and frame a run: HELLO to ERROR, RUN and DONE."""
+"""The messages that frame a run: HELLO to ERROR, and DONE."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ars import _native as native
-from ars._native import DTYPES, LIMITS, Message, RunFlag
+from ars._native import DTYPES, Message
 from ars.wire.frames import (
     HEADER,
     Bytes,
@@ -20,8 +17,6 @@ from ars.wire.frames import (
     expect,
     fixed,
     header_bytes,
-    pad,
-    read_name,
     refuse,
 )
 
@@ -132,130 +127,6 @@ def decode_error(frame: Bytes) -> str:
     header = expect(frame, Message.ERROR)
     body = bytes(frame[HEADER.itemsize : header.size])
     return body.split(b"\0", 1)[0].decode("utf-8", "replace") or "no reason given"
-
-
-# ---- RUN -------------------------------------------------------------------------------------------------------------
-
-
-class RunConfig(NamedTuple):
-    """One run, as the host is told."""
-
-    seed: int
-    n_traces: int
-    flags: RunFlag
-    first_trace: int = 0
-    tries_q: int = 0
-    runs_p: int = 0
-    max_workers: int = 0
-    max_tries: int = LIMITS["max_tries"].standard
-    trace_timeout: float = float(LIMITS["trace_timeout"].standard)
-    try_timeout: float = float(LIMITS["try_timeout"].standard)
-    observed: Mapping[str, npt.NDArray[np.float64]] = {}
-    max_rejected: int = 0  # at least 1 with RECORD_REJECTED
-
-
-def encode_run(config: RunConfig, run: int) -> bytes:
-    dtype = DTYPES["run"]
-    names = [name.encode("utf-8") for name in config.observed]
-    values = [np.ascontiguousarray(v, dtype="<f8").reshape(-1) for v in config.observed.values()]
-    observed = np.zeros(len(names), dtype=DTYPES["observed"])
-    observed["name_size"] = [len(name) for name in names]
-    observed["n_values"] = [v.size for v in values]
-    body = b"".join(
-        [observed.tobytes(), *(name.ljust(pad(len(name)), b"\0") for name in names), *(v.tobytes() for v in values)]
-    )
-    out = np.zeros(1, dtype=dtype)
-    out["header"] = header_bytes(Message.RUN, dtype.itemsize + len(body), len(names), run)
-    for field in (
-        "seed",
-        "first_trace",
-        "n_traces",
-        "flags",
-        "tries_q",
-        "runs_p",
-        "max_workers",
-        "max_tries",
-        "max_rejected",
-    ):
-        out[field] = int(getattr(config, field))
-    out["trace_timeout"] = config.trace_timeout
-    out["try_timeout"] = config.try_timeout
-    return out.tobytes() + body
-
-
-def decode_run(frame: Bytes) -> tuple[int, RunConfig]:
-    """The run's number and its settings (for tests and tools: the host's side)."""
-    kind = Message.RUN
-    header = expect(frame, kind)
-    dtype = DTYPES["run"]
-    if header.size < dtype.itemsize:
-        refuse(kind, f"{header.size} bytes, must be at least {dtype.itemsize}")
-    raw = np.frombuffer(frame, dtype=dtype, count=1)[0]
-    if header.run == 0:
-        refuse(kind, "run is 0")
-    flags = int(raw["flags"])
-    if flags & ~int(sum(RunFlag)):
-        refuse(kind, f"flags 0x{flags:x} has bits that are unknown")
-    if flags & RunFlag.ESTIMATE and (raw["tries_q"] < 1 or raw["runs_p"] < 1):
-        refuse(kind, f"tries_q {raw['tries_q']} and runs_p {raw['runs_p']}, must be at least 1 to estimate")
-    if flags & RunFlag.REWIND and not flags & RunFlag.ESTIMATE:
-        refuse(kind, "the flag REWIND without ESTIMATE")
-    if flags & RunFlag.CHECK and not flags & RunFlag.REWIND:
-        refuse(kind, "the flag CHECK without REWIND")
-    if max(raw["tries_q"], raw["runs_p"]) > 2**31 - 1:
-        refuse(kind, f"tries_q {raw['tries_q']} and runs_p {raw['runs_p']}, must be at most {2**31 - 1}")
-    if raw["n_traces"] < 1:
-        refuse(kind, "n_traces is 0")
-    if int(raw["first_trace"]) + int(raw["n_traces"]) >= 1 << 64:
-        refuse(kind, "first_trace + n_traces does not fit 64 bits")
-    if raw["max_tries"] < 1:
-        refuse(kind, "max_tries is 0")
-    if bool(flags & RunFlag.RECORD_REJECTED) != bool(raw["max_rejected"]):
-        refuse(kind, f"max_rejected {raw['max_rejected']}, must be above 0 with RECORD_REJECTED, and only then")
-    if raw["reserved"]:
-        refuse(kind, "reserved is not 0")
-    for field in ("trace_timeout", "try_timeout"):
-        if not math.isfinite(raw[field]) or raw[field] < 0:
-            refuse(kind, f"{field} {raw[field]}, must be finite and not negative")
-    if header.count and not flags & RunFlag.POSTERIOR:
-        refuse(kind, "observed data in a run without the POSTERIOR flag")
-    observed = _decode_observed(memoryview(frame)[dtype.itemsize :], header.count)
-    config = RunConfig(
-        seed=int(raw["seed"]),
-        n_traces=int(raw["n_traces"]),
-        flags=RunFlag(flags),
-        first_trace=int(raw["first_trace"]),
-        tries_q=int(raw["tries_q"]),
-        runs_p=int(raw["runs_p"]),
-        max_workers=int(raw["max_workers"]),
-        max_tries=int(raw["max_tries"]),
-        trace_timeout=float(raw["trace_timeout"]),
-        try_timeout=float(raw["try_timeout"]),
-        observed=observed,
-        max_rejected=int(raw["max_rejected"]),
-    )
-    return header.run, config
-
-
-def _decode_observed(body: memoryview, count: int) -> dict[str, npt.NDArray[np.float64]]:
-    dtype = DTYPES["observed"]
-    if count * dtype.itemsize > len(body):
-        refuse(Message.RUN, f"count {count}, but the frame ends before that many observed names")
-    entries = np.frombuffer(body, dtype=dtype, count=count)
-    names: list[str] = []
-    at = count * dtype.itemsize
-    for size in entries["name_size"].tolist():
-        name, at = read_name(Message.RUN, body, at, size)
-        names.append(name)
-    if len(set(names)) != count:
-        refuse(Message.RUN, "an observed name comes twice")
-    sizes = entries["n_values"].astype(np.int64)
-    if at + 8 * int(sizes.sum()) != len(body):
-        refuse(Message.RUN, "n_values do not add up to the frame's size")
-    values = np.frombuffer(body, dtype="<f8", offset=at) if at < len(body) else np.zeros(0)
-    if not np.isfinite(values).all():
-        refuse(Message.RUN, "an observed value is not finite")
-    return dict(zip(names, np.split(values.copy(), np.cumsum(sizes)[:-1]), strict=True)) if count else {}
 
 
 # ---- DONE ------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from ars import _native as native
 from ars._native import DTYPES, N_PARAMS, DistKind, FailureKind, ForkReason, LoopMethod, Message, SiteKind
 from ars.columns import Columns
 from ars.wire.frames import HEADER, Array, Bytes, expect, refuse
+from ars.wire.run import RunConfig
 from ars.wire.sites import SiteTable
 
 _MOST_PARAMETERS = np.zeros(max(DistKind) + 1, dtype=np.uint16)
@@ -20,10 +21,10 @@ _TRACE_COLUMNS = ("trace", "sample", "values", "values", "loop", None, "failure"
 _COLUMN_NAMES = ("traces", "samples", "observes", "results", "loops", "values", "failures", "tries", "rejected")
 
 
-def decode_traces(frames: Sequence[Bytes], sites: SiteTable, first_trace: int = 0, n_traces: int = 1 << 62) -> Columns:
+def decode_traces(frames: Sequence[Bytes], sites: SiteTable, run: RunConfig | None = None) -> Columns:
     """The columns, copied out of the frames and consistent with each other.
 
-    Traces outside [first_trace, first_trace + n_traces) are refused."""
+    Traces that are not part of the run are refused, if it is given."""
     kind = Message.TRACES
     if not frames:
         refuse(kind, "no frames")
@@ -41,7 +42,7 @@ def decode_traces(frames: Sequence[Bytes], sites: SiteTable, first_trace: int = 
     out = Columns(*columns)
     if header.count < 1 or out.traces.size != header.count:
         refuse(kind, f"count {header.count}, but the traces column has {out.traces.size}")
-    _check_traces(out, first_trace, n_traces)
+    _check_traces(out, run)
     _check_counts(out)
     _check_items(out, sites)
     _check_loops(out, sites)
@@ -58,11 +59,11 @@ def _log_values(column: str, array: Array, *fields: str) -> None:
             refuse(Message.TRACES, f"{column}: {field} is NaN or +inf")
 
 
-def _check_traces(out: Columns, first_trace: int, n_traces: int) -> None:
+def _check_traces(out: Columns, run: RunConfig | None) -> None:
     kind = Message.TRACES
     numbers = out.traces["trace"]
-    if int(numbers.min()) < first_trace or int(numbers.max()) - first_trace >= n_traces:
-        refuse(kind, f"traces: trace {int(numbers.max())} is outside the run")
+    if run is not None and (outside := run.places(numbers) < 0).any():
+        refuse(kind, f"traces: trace {int(numbers[outside][0])} is outside the run")
     if np.unique(numbers).size != numbers.size:
         refuse(kind, "traces: a trace comes twice")
     if int(out.traces["failure"].max()) > max(FailureKind):
@@ -169,8 +170,9 @@ def _check_loops(out: Columns, sites: SiteTable) -> None:
     if (loops["method"] > max(LoopMethod)).any() or (loops["reason"] > max(ForkReason)).any():
         refuse(kind, "loops: a method or a reason is unknown")
     _log_values("loops", loops, "log_ratio_rejected")
-    if np.isnan(loops["s_pq_sum"]).any() or (loops["s_pq_sum"] < 0).any():
-        refuse(kind, "loops: s_pq_sum is negative or NaN")
+    for field in ("s_pq_sum", "s_pq_main"):
+        if not (loops[field] >= 0).all():
+            refuse(kind, f"loops: {field} is negative or NaN")
 
 
 def _check_failures(out: Columns, sites: SiteTable) -> None:
