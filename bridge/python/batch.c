@@ -79,6 +79,14 @@ int ars__batch_sample(const void *bytes, size_t size, size_t count, uint64_t see
     return 0;
 }
 
+void ars__named_uniforms(uint64_t seed, const uint64_t *traces, size_t n, uint64_t stream, double *out) {
+    ars__rng rng;
+    for (size_t i = 0; i < n; i++) {
+        ars__rng_init(&rng, seed, traces[i], stream);
+        out[i] = ars__rng_uniform(&rng);
+    }
+}
+
 void ars__component_densities(unsigned kind, size_t rows, size_t components, const double *params, const double *x,
                               double *out) {
     ars_dist d = {.kind = kind};

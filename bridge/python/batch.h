@@ -19,6 +19,9 @@ int ars__batch_log_density(const void *bytes, size_t size, size_t count, const d
 int ars__batch_sample(const void *bytes, size_t size, size_t count, uint64_t seed, uint64_t trace, uint64_t stream,
                       size_t n, double *out, char *text, size_t text_size);
 
+/* The first uniform of each stream (seed, traces[i], stream). */
+void ars__named_uniforms(uint64_t seed, const uint64_t *traces, size_t n, uint64_t stream, double *out);
+
 /* The log density of x[i] under each of the row's components, params[i][j][4], which are of one kind that has such
  * parameters. They are not checked, and none is an error. */
 void ars__component_densities(unsigned kind, size_t rows, size_t components, const double *params, const double *x,

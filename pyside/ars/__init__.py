@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ars import distributions
-from ars.budget import Budget
+from ars.budget import AutoBudget, Budget, ChosenBudget, Costs
 from ars.config import NetworkConfig, TrainingConfig
 from ars.distributions import *  # noqa: F403  # its __all__ is the list of distributions
 from ars.errors import (
@@ -49,11 +49,14 @@ if TYPE_CHECKING:
 __all__ = [
     "ArsError",
     "ArsWarning",
+    "AutoBudget",
     "BatchError",
     "BiasWarning",
     "Budget",
     "CheckpointError",
+    "ChosenBudget",
     "ContinuationWarning",
+    "Costs",
     "Drawn",
     "EmbeddingError",
     "Failure",

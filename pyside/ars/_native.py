@@ -299,11 +299,26 @@ def log_density(encoded: Encoded, x: npt.ArrayLike) -> npt.NDArray[np.float64]:
     return out
 
 
-def sample(encoded: Encoded, n: int, seed: int, trace: int = 0, stream: int = 0) -> npt.NDArray[np.float64]:
-    """n values, one per distribution or all from a single one, drawn from the stream (seed, trace, stream)."""
-    for name, number in (("seed", seed), ("trace", trace), ("stream", stream)):
+def _check_words(**numbers: int) -> None:
+    for name, number in numbers.items():
         if not 0 <= number < 1 << 64:
             raise ValueError(f"{name} is {number}, must be from 0 to 2**64 - 1")
+
+
+def named_uniforms(seed: int, traces: npt.NDArray[np.uint64], stream: int) -> npt.NDArray[np.float64]:
+    """The first uniform, in (0, 1), of each stream (seed, trace, stream)."""
+    _check_words(seed=seed, stream=stream)
+    numbers = np.ascontiguousarray(traces)
+    if numbers.dtype != np.uint64 or numbers.ndim != 1:
+        raise TypeError(f"traces must be a vector of uint64, not {numbers.dtype} {numbers.shape}")
+    out = np.empty(len(numbers), dtype=np.float64)
+    lib.ars__named_uniforms(seed, ffi.from_buffer("uint64_t[]", numbers), len(out), stream, doubles(out, writable=True))
+    return out
+
+
+def sample(encoded: Encoded, n: int, seed: int, trace: int = 0, stream: int = 0) -> npt.NDArray[np.float64]:
+    """n values, one per distribution or all from a single one, drawn from the stream (seed, trace, stream)."""
+    _check_words(seed=seed, trace=trace, stream=stream)
     if n < 0:
         raise ValueError(f"n is {n}, must not be negative")
     out = np.empty(n, dtype=np.float64)

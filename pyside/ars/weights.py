@@ -2,7 +2,8 @@
 
     ic         every p/q, of accepted and rejected draws (Definition 1). Unbiased; its variance may be infinite.
     collapsed  accepted p/q, times q(A)/p(A) for every loop, where both are known (Definition 2).
-    ars        accepted p/q, times K T / N for every loop (Definition 3). Unbiased for every M and N.
+    ars        accepted p/q, times estimates of q(A) and 1/p(A) for every loop: K/N and T (Definition 3), or those of
+               other budgets. Unbiased for every budget.
     biased     accepted p/q and no correction. Wrong on purpose; for comparison.
     prior      accepted p/q of a run whose loops were proposed by the prior: nothing to correct.
 
@@ -11,15 +12,17 @@ Every function returns one log weight per trace; a failed trace has weight 0 (lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ars._native import SiteKind
-from ars.columns import Columns, Floats, Integers, Site, values_of
+from ars.budget import Budget, ChosenBudget
+from ars.columns import Array, Columns, Floats, Integers, Site, values_of
 from ars.errors import WeightError
+from ars.planning.entries import entries_of
 
 __all__ = [
     "METHODS",
@@ -99,28 +102,90 @@ def log_weight_prior(columns: Columns, in_loops: str) -> Floats:
     return log_weight_biased(columns)
 
 
-def log_weight_ars(columns: Columns, sites: Sequence[Site] = (), *, proposed: bool = True) -> Floats:
-    """Accepted ratios, times K T / N for every loop, with T = tries_p / runs_p. K = 0 makes the weight 0.
+def log_weight_ars(
+    columns: Columns,
+    sites: Sequence[Site] = (),
+    *,
+    proposed: bool = True,
+    exact: Collection[str] = (),
+    budget: Budget | ChosenBudget | None = None,
+) -> Floats:
+    """Accepted ratios, times an estimate of q(A)/p(A) for every loop entry: that of q(A) times tries_p / runs_p.
 
-    ``proposed``: False if the prior proposed everything. Then p(A) = q(A), and the factor of every loop is exactly 1.
+    Traces of weight 0 before this correction keep it, with or without estimates.
+
+    Parameters
+    ----------
+    columns
+        The traces.
+    sites
+        The sites of the run. Errors name loops by their addresses; ``exact`` and a chosen budget need them.
+    proposed
+        False if the prior proposed everything. Then p(A) = q(A), and the factor of every loop is exactly 1.
+    exact
+        Addresses of loops inside which the prior proposed everything: their factor is exactly 1.
+    budget
+        The budget of the run, which decides how q(A) is estimated (default: K/N, as in the paper). After two phases,
+        traces without estimates were not kept and have weight 0; the others are divided by their probability of it.
+
+    Returns
+    -------
+    array
+        One log weight per trace.
+
+    Raises
+    ------
+    WeightError
+        An estimate is missing.
     """
+    log_a = log_weight_biased(columns)
     if not proposed:
-        return log_weight_biased(columns)
-    loops = columns.loops
-    missing = (loops["tries_q"] == 0) | (loops["runs_p"] == 0)
+        return log_a
+    loops, rows = columns.loops, _loop_rows(columns)
+    exact_ids = [site.id for site in sites if site.kind == SiteKind.LOOP and site.address in exact]
+    needed = (log_a[rows] > -np.inf) & ~np.isin(loops["site"], exact_ids)
+    estimator = "paper" if budget is None else budget.estimator
+    missing = needed & (loops["runs_p"] == 0)
+    if estimator != "accepted":
+        missing |= needed & (loops["tries_q"] == 0)
+    if isinstance(budget, ChosenBudget) and budget.phases == 2:
+        lacking, estimated = np.zeros((2, len(log_a)), dtype=np.bool_)
+        lacking[rows[missing]] = True
+        estimated[rows[needed & ~missing]] = True
+        missing &= estimated[rows]  # a trace that was not kept has no estimate at all
+        log_keep = budget.decide(log_a, entries_of(columns, sites, exact)).log_keep
+        lacking |= log_keep == -np.inf
+        log_a = np.where(lacking, -np.inf, log_a - np.where(lacking, 0.0, log_keep))
+        needed &= ~lacking[rows]
     if missing.any():
-        ids = np.unique(loops["site"][missing])
-        names = {site.id: f'"{site.address}"' for site in sites}
-        raise WeightError(
-            f'"ars" weights need estimates of p(A) and q(A), which this run did not make for '
-            f"{', '.join(names.get(i, f'site {i}') for i in ids.tolist())}. "
-            'Run again with a budget; or use "prior", if the run had in_loops="prior".'
-        )
-    with np.errstate(divide="ignore"):
-        log_k = np.log(loops["accepted_q"].astype(np.float64))
+        raise WeightError(_unestimated(np.unique(loops["site"][missing]).tolist(), sites))
+    correction = np.zeros(len(rows))
+    correction[needed] = _log_correction(loops[needed], estimator)
+    return log_a + _sum_per_trace(columns, rows, correction)
+
+
+def _unestimated(ids: Sequence[int], sites: Sequence[Site]) -> str:
+    names = {site.id: f'"{site.address}"' for site in sites}
+    return (
+        f'"ars" weights need estimates of p(A) and q(A), which this run did not make for '
+        f"{', '.join(names.get(i, f'site {i}') for i in ids)}. "
+        'Run again with a budget; or use "prior", if the run had in_loops="prior".'
+    )
+
+
+def _log_correction(loops: Array, estimator: str) -> Floats:
+    """The log of each entry's factor. The estimate of q(A), and so the weight, may be 0."""
+    accepted, tries_q = loops["accepted_q"].astype(np.float64), loops["tries_q"].astype(np.float64)
     log_t = np.log(loops["tries_p"] / loops["runs_p"])
-    correction = log_k + log_t - np.log(loops["tries_q"].astype(np.float64))
-    return log_weight_biased(columns) + _sum_per_trace(columns, _loop_rows(columns), correction)
+    first = (loops["tries"] == 1).astype(np.float64)  # whether the main run's first try was accepted
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if estimator == "paper":
+            return np.asarray(np.log(accepted) + log_t - np.log(tries_q))
+        if estimator == "reuse":
+            return np.asarray(np.log(accepted + first) + log_t - np.log(tries_q + 1.0))
+        # Haldane: of S tries until accepted + 1 were accepted, the last one is not counted
+        several = np.log(accepted) - np.log(loops["tries"] + tries_q - 1.0)
+        return np.asarray(np.where(accepted == 0.0, np.log(first), several) + log_t)
 
 
 def log_weight_collapsed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,7 @@ class Loop:
     reason: int = 0
     detail: int = 0
     pages: int = 0
+    s_pq_main: float = math.nan  # as in files of earlier versions
 
 
 @dataclass
@@ -89,7 +91,7 @@ def pack(traces: list[Trace]) -> Columns:
             (
                 *(loop.site, loop.instance, loop.parent, loop.forks, loop.tries, loop.log_ratio_rejected),
                 *(loop.tries_q, loop.accepted_q, loop.runs_p, loop.tries_p, loop.s_pq_sum),
-                *(loop.rewinds, loop.method, loop.reason, loop.detail, loop.pages),
+                *(loop.rewinds, loop.method, loop.reason, loop.detail, loop.pages, loop.s_pq_main),
             )
             for loop in t.loops
         ]

@@ -11,9 +11,11 @@ import pytest
 from column_builder import Loop, Sample, Trace, latent, loop_site, pack
 
 from ars import weights
+from ars.budget import Budget, ChosenBudget, Level
 from ars.columns import Columns
 from ars.diagnostics import log_evidence
 from ars.errors import WeightError
+from ars.planning.entries import entries_of
 from ars.weights import EntryValues
 
 # x is 0 or 1; z is 0..3, drawn again until z > x; y given (x, z) has likelihood LIKELIHOOD[x][z].
@@ -192,6 +194,97 @@ def test_ars_without_estimates_names_the_loop() -> None:
     packed = pack([Trace(0, loops=[Loop(LOOP)])])
     with pytest.raises(WeightError, match=r'did not make for "until"\. Run again with a budget'):
         weights.log_weight_ars(packed, SITES)
+
+
+def test_a_trace_of_weight_zero_needs_no_estimates() -> None:
+    packed = pack([Trace(0, -math.inf, loops=[Loop(LOOP)]), Trace(1, failure=1, loops=[Loop(LOOP)]), Trace(2, 0.5)])
+    for budget in (None, Budget(), Budget(reuse=True), Budget(R=1), two_phases()):
+        found = weights.log_weight_ars(packed, SITES, budget=budget)
+        assert found.tolist() == [-math.inf, -math.inf, 0.5]
+
+
+# ---- budgets --------------------------------------------------------------------------------------------------------
+
+
+def two_phases(log_price: float = 0.0) -> ChosenBudget:
+    levels = (Level(2, 2, 0.5, 20.0), Level(1, 0, 1.0, 5.0))
+    return ChosenBudget(2, {"until": levels}, levels, 10.0, log_price)
+
+
+def one_phase() -> ChosenBudget:
+    return ChosenBudget(1, {}, (Level(1, 1, 0.5, 20.0),), 10.0, 0.0)
+
+
+def test_the_paper_s_weights_are_the_same_bits_as_ever(small: Run) -> None:
+    loops, traces = small.columns.loops, small.columns.traces
+    with np.errstate(divide="ignore"):
+        log_k = np.log(loops["accepted_q"].astype(np.float64))
+    correction = log_k + np.log(loops["tries_p"] / loops["runs_p"]) - np.log(loops["tries_q"].astype(np.float64))
+    expected = traces["log_ratio_accepted"] + traces["log_likelihood"] + correction  # one loop per trace
+    for given in ({}, {"budget": None}, {"budget": Budget(2, 3)}):
+        assert weights.log_weight_ars(small.columns, SITES, **given).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("budget", "loop", "factor"),
+    [
+        (Budget(2, 5), Loop(LOOP, tries=1, tries_q=5, accepted_q=3, runs_p=2, tries_p=7), 3 / 5 * 3.5),
+        (Budget(2, 5, reuse=True), Loop(LOOP, tries=1, tries_q=5, accepted_q=3, runs_p=2, tries_p=7), 4 / 6 * 3.5),
+        (Budget(2, 5, reuse=True), Loop(LOOP, tries=4, tries_q=5, accepted_q=3, runs_p=2, tries_p=7), 3 / 6 * 3.5),
+        (Budget(2, 5, reuse=True), Loop(LOOP, tries=4, tries_q=5, accepted_q=0, runs_p=2, tries_p=7), 0.0),
+        (Budget(2, 5, reuse=True), Loop(LOOP, tries=1, tries_q=5, accepted_q=0, runs_p=2, tries_p=7), 1 / 6 * 3.5),
+        (Budget(2, R=0), Loop(LOOP, tries=1, runs_p=2, tries_p=7), 3.5),
+        (Budget(2, R=0), Loop(LOOP, tries=2, runs_p=2, tries_p=7), 0.0),
+        (Budget(2, R=1), Loop(LOOP, tries=1, tries_q=1, accepted_q=1, runs_p=2, tries_p=7), 3.5),
+        (Budget(2, R=3), Loop(LOOP, tries=2, tries_q=5, accepted_q=3, runs_p=2, tries_p=7), 3 / 6 * 3.5),
+        (one_phase(), Loop(LOOP, tries=2, tries_q=5, accepted_q=3, runs_p=2, tries_p=7), 3 / 6 * 3.5),
+        (one_phase(), Loop(LOOP, tries=1, runs_p=2, tries_p=7), 3.5),
+    ],
+)
+def test_each_estimator_equals_its_definition(budget: Budget | ChosenBudget, loop: Loop, factor: float) -> None:
+    found = weights.log_weight_ars(pack([Trace(0, 1.5, loops=[loop])]), SITES, budget=budget)
+    np.testing.assert_allclose(np.exp(found), [math.exp(1.5) * factor], rtol=1e-14)
+
+
+def test_exact_loops_need_no_estimates_and_have_factor_one() -> None:
+    sites = [loop_site(0, "a"), loop_site(1, "b")]
+    noisy = Loop(0, tries_q=10, accepted_q=4, runs_p=2, tries_p=7)
+    packed = pack([Trace(0, 1.0, loops=[Loop(0), Loop(1, tries_q=2, accepted_q=1, runs_p=1, tries_p=3)])])
+    assert weights.log_weight_ars(packed, sites, exact={"a"}) == pytest.approx(1.0 + math.log(1.5))
+    with pytest.raises(WeightError, match='did not make for "a"'):
+        weights.log_weight_ars(packed, sites, exact={"b"})
+    all_exact = pack([Trace(0, 0.1, samples=[Sample(2, 0.0, log_p=0.3)], loops=[noisy, Loop(1)])])
+    found = weights.log_weight_ars(all_exact, sites, exact={"a", "b"}, budget=two_phases())
+    assert found.tobytes() == weights.log_weight_prior(all_exact, "prior").tobytes()
+
+
+def test_after_two_phases_kept_traces_are_divided_by_their_probability() -> None:
+    estimated = Loop(LOOP, tries=2, tries_q=5, accepted_q=3, runs_p=2, tries_p=7)
+    log_a = [-1.0, -1.0, 9.0, 0.25, -math.inf]
+    loops = [[estimated, estimated], [Loop(LOOP), Loop(LOOP)], [estimated], [], [Loop(LOOP)]]
+    packed = pack([Trace(i, a, loops=each) for i, (a, each) in enumerate(zip(log_a, loops, strict=True))])
+    budget = two_phases()
+    log_keep = budget.decide(np.array(log_a), entries_of(packed, SITES)).log_keep
+    assert log_keep[0] < -1.0
+    assert log_keep[2] == log_keep[3] == 0.0
+    log_factor = math.log(3 / 6 * 3.5)
+    expected = [-1.0 + 2 * log_factor - log_keep[0], -math.inf, 9.0 + log_factor, 0.25, -math.inf]
+    np.testing.assert_allclose(weights.log_weight_ars(packed, SITES, budget=budget), expected, rtol=1e-14)
+
+
+def test_a_trace_that_was_kept_has_all_estimates() -> None:
+    estimated = Loop(LOOP, tries_q=5, accepted_q=3, runs_p=2, tries_p=7)
+    packed = pack([Trace(0, loops=[estimated, Loop(LOOP)])])
+    with pytest.raises(WeightError, match='did not make for "until"'):
+        weights.log_weight_ars(packed, SITES, budget=two_phases())
+
+
+def test_in_one_phase_every_trace_has_estimates() -> None:
+    with pytest.raises(WeightError, match='did not make for "until"'):
+        weights.log_weight_ars(pack([Trace(0, loops=[Loop(LOOP)])]), SITES, budget=one_phase())
+    tries_only = Loop(LOOP, tries=1, runs_p=1, tries_p=1)  # R = 0 is no estimate of the paper
+    with pytest.raises(WeightError, match='did not make for "until"'):
+        weights.log_weight_ars(pack([Trace(0, loops=[tries_only])]), SITES, budget=Budget())
 
 
 def test_prior_weights_need_a_prior_run() -> None:
