@@ -83,7 +83,7 @@ def draws_per_trace(
         if address in loops:
             loop = loops[address]
             again = count / complete * (_tries(loop) - 1.0)
-            while loop.outer in loops:
+            while loop.outer is not None and loop.outer in loops:
                 loop = loops[loop.outer]
                 again *= _tries(loop)
             draws += again * loops[address].draws
@@ -121,7 +121,7 @@ def pilot_loops(
     """
     rows = np.repeat(np.arange(len(columns.traces)), columns.traces["n_loops"])
     top = float(log_a.max(initial=-np.inf))
-    # Traces count as in the second moment of the weights, but none for nothing: the pilot's largest may not be the run's.
+    # Traces count as in the second moment of the weights, and none for nothing: the largest may be yet to come.
     share = 0.1 + np.exp(2.0 * (log_a - top)) if np.isfinite(top) else np.ones(len(log_a))
     asked = np.array([site.kind is SiteKind.SAMPLE and proposes(site) for site in sites], np.bool_)
     starts = offsets(columns).loops
