@@ -80,10 +80,9 @@ void host_wanted_say_missed(const struct host *host, const struct ars_wire_loop 
     const struct ars_wire_wanted w = host_wanted_of(host, loop->site_id);
     const unsigned long long tries = loop->tries_q, accepted = loop->accepted_q, runs = loop->runs_p;
     if (w.tries_q)
-        snprintf(
-            text, size,
-            "a loop has %llu tries under q and %llu runs under p, which are not the %u and %u that were asked for",
-            tries, runs, w.tries_q, w.runs_p);
+        snprintf(text, size,
+                 "a loop has %llu tries under q and %llu runs under p, which are not the %u and %u that were asked for",
+                 tries, runs, w.tries_q, w.runs_p);
     else
         snprintf(text, size,
                  "a loop has %llu accepted of %llu tries under q and %llu runs under p; %u accepted and %u runs were "

@@ -188,7 +188,10 @@ def normalised_weights(log_weights: npt.ArrayLike) -> Floats:
     scaled, _ = _scaled(_checked(log_weights))
     total = scaled.sum()
     if total == 0.0:
-        raise ValueError("every weight is 0: no trace explains the data, so there is no posterior to speak of")
+        raise ValueError(
+            "every weight is 0: no trace explains the data, or no trace that does has a correction above 0. "
+            "There is no posterior to speak of"
+        )
     return np.asarray(scaled / total, dtype=np.float64)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -21,29 +21,33 @@ __all__ = ["LoopSummary", "Loops", "summarise_loops"]
 class LoopSummary(NamedTuple):
     """One loop, over all its entries in the traces of a run. What was not estimated is NaN.
 
+    ``entries`` counts all entries, ``estimated`` those with runs under p. ``budget`` is how these were estimated, such
+    as "M=1, R=2" or "M=1, N=10"; "M=1, R=0 to M=3, R=5" where it differs between entries; "-" if there are none.
+
     ``p_accept`` and ``q_accept`` are the same kind of average, so that they can be compared: harmonic means over
     entries, 1 / E[1/p(A)] and 1 / E[1/q(A)], where the acceptance depends on the state at entry. They are the inverse
-    of the mean number of tries until acceptance. Under p that is T/M of the runs under p; under q, the tries L of the
-    main run, and with K of N further tries under q accepted, L - c (L K/N - 1): L K/N has mean 1 in every state, so
-    that the second term only takes noise away. ``p_accept_error`` and ``q_accept_error`` are their standard errors.
-    Entries without runs under p are left out of both; if there are no others, q(A) is that of the main runs, and p(A)
-    is NaN.
+    of the mean number of tries until acceptance. Under p that is T/M of the runs under p. Under q it is the mean over
+    the main run, of L tries, and the R further runs until accepted. With K of N further tries accepted it is
+    L - c (L K/N - 1): L K/N has mean 1 in every state, so that the second term only takes noise away.
+    ``p_accept_error`` and ``q_accept_error`` are their standard errors. Both are averages over the estimated entries.
+    In two phases these are not a random choice: traces with large weights are estimated more often. If nothing was
+    estimated, q(A) is that of all main runs, and p(A) is NaN.
 
-    ``s_pq`` estimates Theorem 1's S_pq = E_q[(p/q)^2 rejected], the mean over all tries under q. If S_pq >= 1 for a
-    set of states of positive probability, naive weights have infinite variance. S_pq depends on the state, and one
-    entry's N tries are too few to judge its state by; so the verdict looks at the mean over all entries, at the mean
-    over the entries of each instance (the first entry of a trace, the second, ...), of which ``s_pq_largest`` is the
-    largest, and at means of values cut off at a bound, which can only be too small. A mean above 1 implies states
-    above 1.
+    ``s_pq`` estimates Theorem 1's S_pq = E_q[(p/q)^2 rejected], the mean over all tries under q, those of the main runs
+    included (in files of earlier versions, those of continuations alone). If S_pq >= 1 for a set of states of positive
+    probability, naive weights have infinite variance. S_pq depends on the state, and one entry's tries are too few to
+    judge its state by; so the verdict looks at the mean over all entries, at the mean over the entries of each instance
+    (the first entry of a trace, the second, ...), of which ``s_pq_largest`` is the largest, and at means of values cut
+    off at a bound, which can only be too small. A mean above 1 implies states above 1.
 
     A proposal that hardly ever visits the rejected region makes S_pq large through draws that a run may never see, and
     its estimate too small. The runs under p do visit it: ``s_pq_bound`` is what S_pq must at least be for the rejected
-    share under p to fit into the small share under q (ars.results.naive_variance).
+    share under p to fit into the small share under q (ars.results.naive_variance). It is NaN without runs under p.
 
     ``naive_variance_infinite`` is True if one of these is at least 1 with certainty (two standard errors, more where
     the largest of several is taken), False if the mean is below 1 with two, its tail is light, and what the tries
-    under q have visited is all that p rejects; else None, with the reason in ``note``. A False is about the average
-    state.
+    under q have visited is all that p rejects, which takes runs under p; else None, with the reason in ``note``. A
+    False is about the average state.
 
     ``method`` is how the continuations ran: "rewind" (in place, and undone), "fork", "both" (some entries were rewound
     and others forked, or every entry was estimated both ways), "in place" (``ars_reject``) or "not estimated".
@@ -67,6 +71,8 @@ class LoopSummary(NamedTuple):
     method: str
     reason: str
     pages: float
+    budget: str = "-"
+    estimated: int = 0
 
     @property
     def name(self) -> str:
@@ -84,6 +90,7 @@ class LoopSummary(NamedTuple):
 
 _LIGHT_TAIL = 0.5  # the shape below which the standard error of S_pq means something
 _LEAST_ENTRIES = 500
+_HUGE = 1e150  # where a sum of (p/q)^2 is cut off: it leaves room for a sum of squares
 
 
 class _Verdict(NamedTuple):
@@ -98,71 +105,107 @@ class _Verdict(NamedTuple):
 _NOT_ESTIMATED = _Verdict(math.nan, math.nan, math.nan, math.nan, None, "nothing was estimated")
 
 
-def _mean_and_error(x: Floats) -> tuple[float, float]:
-    return float(x.mean()), float(x.std(ddof=1)) / math.sqrt(len(x)) if len(x) > 1 else math.inf
+class _Tried(NamedTuple):
+    """All tries under q that are known, per entry with some; relative to the mean number of tries per entry."""
+
+    s: Floats  # sum over the rejected tries of (p/q)^2
+    tries: Floats
+    rejected: Floats
+    instance: Array
 
 
-def _bounded_mean_exceeds_one(s: Floats) -> bool:
-    """Whether the mean of min(s, bound) is above 1 by three standard errors, for some bound.
+def _tried(loops: Array) -> _Tried:
+    """The tries of the main run and of the continuations.
+
+    By Wald's identity the sum over a run until accepted has, given the state, the mean S_pq times that of its tries. So
+    the ratio of sums over entries is an average of S_pq over states, whatever decides when a run ends. Files of earlier
+    versions do not have the sums of main runs.
+    """
+    main = ~np.isnan(loops["s_pq_main"])
+    tries = np.where(main, loops["tries"], 0.0) + loops["tries_q"]
+    known = tries > 0.0
+    loops, main, tries = loops[known], main[known], tries[known]
+    s = np.where(main, loops["s_pq_main"], 0.0) + loops["s_pq_sum"]
+    rejected = np.where(main, loops["tries"] - 1.0, 0.0) + (loops["tries_q"] - loops["accepted_q"])
+    scale = float(tries.mean()) if len(tries) else 1.0
+    return _Tried(np.minimum(s, _HUGE) / scale, tries / scale, rejected / scale, loops["instance"])
+
+
+def _ratio_and_error(s: Floats, tries: Floats) -> tuple[float, float]:
+    """The mean of s over tries, and its standard error; infinite for a single entry."""
+    ratio = float(s.sum() / tries.sum())
+    if len(s) < 2:
+        return ratio, math.inf
+    return ratio, float((s - ratio * tries).std(ddof=1)) / math.sqrt(len(s)) / float(tries.mean())
+
+
+def _bounded_mean_exceeds_one(s: Floats, tries: Floats) -> bool:
+    """Whether the mean of min(s, bound) over tries is above 1 by three standard errors, for some bound.
 
     It is a lower limit of the mean that a heavy tail cannot make noisy: with an infinite S_pq, the plain mean is never
     many standard errors above anything."""
     bound = 2.0
     while True:
-        mean, error = _mean_and_error(np.minimum(s, bound))
-        if mean - 3.0 * error > 1.0:
+        above = np.minimum(s, bound) - tries
+        error = float(above.std(ddof=1)) / math.sqrt(len(s)) if len(s) > 1 else math.inf
+        if float(above.mean()) > 3.0 * error:
             return True
         if bound >= s.max():
             return False
         bound *= 4.0
 
 
-def _judge(loops: Array) -> _Verdict:
-    loops = loops[loops["tries_q"] > 0]
-    if not len(loops):
+def _judge(loops: Array, until_accepted: bool) -> _Verdict:
+    tried = _tried(loops)
+    s, tries = tried.s, tried.tries
+    if not len(s):
         return _NOT_ESTIMATED
-    tries = loops["tries_q"].astype(np.float64)
-    mean_tries = float(tries.mean())
-    # per entry, scaled so that the mean over entries is the mean over tries
-    s: Floats = loops["s_pq_sum"] / mean_tries
-    s_pq, error = float(loops["s_pq_sum"].sum() / tries.sum()), math.inf
-    if len(s) > 1:
-        error = float((s - s_pq * tries / mean_tries).std(ddof=1)) / math.sqrt(len(s))
-    bound = lower_bound(loops)
-    if np.all(loops["accepted_q"] == loops["tries_q"]):
+    s_pq, error = _ratio_and_error(s, tries)
+    estimated = int(np.count_nonzero(loops["runs_p"]))
+    bound = lower_bound(loops, until_accepted=until_accepted) if estimated else math.nan
+    if not tried.rejected.any():
         # If q can draw it at all, p rejects far more than q: S_pq is large. If q cannot, naive weights are biased.
         note = "no try under q was rejected: S_pq cannot be estimated"
         if bound >= 1.0:
             note += f", and is above {bound:.2g} unless q cannot draw what p rejects, which would bias naive weights"
         return _Verdict(s_pq, math.nan, s_pq, bound, None, note)
     largest, clear = s_pq, s_pq - 2.0 * error >= 1.0
-    instances = np.unique(loops["instance"])
+    instances = np.unique(tried.instance)
     if len(instances) > 1:
         # as unlikely to exceed by chance as one mean is to exceed by two standard errors
         sigmas = NormalDist().inv_cdf(1.0 - NormalDist().cdf(-2.0) / len(instances))
         for instance in instances:
-            mean, spread = _mean_and_error(s[loops["instance"] == instance])
+            mine = tried.instance == instance
+            mean, spread = _ratio_and_error(s[mine], tries[mine])
             largest = max(largest, mean)
             clear = clear or mean - sigmas * spread >= 1.0
-    if clear or _bounded_mean_exceeds_one(s):
-        return _Verdict(s_pq, error, largest, bound, True, "S_pq is 1 or more")
+    found = _Verdict(s_pq, error, largest, bound, None, "")
+    if clear or _bounded_mean_exceeds_one(s, tries):
+        return found._replace(infinite=True, note="S_pq is 1 or more")
     if bound >= 1.0:
         note = f"S_pq is at least {bound:.3g}: p rejects more than the proposal's rejected share has room for"
-        return _Verdict(s_pq, error, largest, bound, True, note)
+        return found._replace(infinite=True, note=note)
+    note = _why_undecided(loops, found, s, estimated, until_accepted)
+    return found._replace(infinite=None if note else False, note=note)
+
+
+def _why_undecided(loops: Array, found: _Verdict, s: Floats, estimated: int, until_accepted: bool) -> str:
+    """Why an S_pq that looks smaller than 1 may be larger; "" if nothing suggests it."""
     with np.errstate(divide="ignore"):
         tail = pareto_k(np.log(s))
     if tail >= _LIGHT_TAIL:
-        note = f"heavy tail (k = {tail:.2f}): S_pq is likely to be larger than its estimate"
-        return _Verdict(s_pq, error, largest, bound, None, note)
-    if s_pq + 2.0 * error >= 1.0:
-        return _Verdict(s_pq, error, largest, bound, None, "S_pq is too close to 1 for its standard error")
-    if (unseen := unseen_share(loops)) > 0.0:
-        note = f"the tries under q miss at least {unseen:.2g} of what p rejects: S_pq is larger than its estimate"
-        return _Verdict(s_pq, error, largest, bound, None, note)
-    if len(loops) < _LEAST_ENTRIES:
-        note = f"{len(loops)} entries are too few to rule out a tail; {_LEAST_ENTRIES} would do"
-        return _Verdict(s_pq, error, largest, bound, None, note)
-    return _Verdict(s_pq, error, largest, bound, False, "")
+        return f"heavy tail (k = {tail:.2f}): S_pq is likely to be larger than its estimate"
+    if found.s_pq + 2.0 * found.error >= 1.0:
+        return "S_pq is too close to 1 for its standard error"
+    if tail.unknown:
+        return "too few tries under q were rejected to see a tail"
+    if not estimated:
+        return "nothing was estimated: only runs under p can show whether the proposal misses what p rejects"
+    if (unseen := unseen_share(loops, until_accepted=until_accepted)) > 0.0:
+        return f"the tries under q miss at least {unseen:.2g} of what p rejects: S_pq is larger than its estimate"
+    if estimated < _LEAST_ENTRIES:
+        return f"{estimated} estimated entries are too few to rule out a tail; {_LEAST_ENTRIES} would do"
+    return ""
 
 
 def _inverse_of_mean(tries: Floats) -> tuple[float, float]:
@@ -174,13 +217,17 @@ def _inverse_of_mean(tries: Floats) -> tuple[float, float]:
     return 1.0 / mean, error / mean**2
 
 
-def _tries_under_q(loops: Array) -> Floats:
-    """Per entry, an unbiased estimate of 1/q(A): the main run's tries L, less what L K/N shows to be chance.
+def _tries_under_q(loops: Array, until_accepted: bool) -> Floats:
+    """Per entry, an unbiased estimate of 1/q(A).
 
-    Given the state at entry, L and K are independent with means 1/q(A) and N q(A): L K/N has mean 1. The factor is the
-    one that leaves least variance, as in every regression on a control variate.
+    Runs until accepted are all alike, the main run's L tries among them: it is their mean. With K of N tries accepted
+    it is L, less what L K/N shows to be chance. Given the state at entry, L and K are independent with means 1/q(A) and
+    N q(A): L K/N has mean 1. The factor is the one that leaves least variance, as in every regression on a control
+    variate.
     """
     tries = loops["tries"].astype(np.float64)
+    if until_accepted:
+        return np.asarray((tries + loops["tries_q"]) / (1.0 + loops["accepted_q"]))
     estimated = loops["tries_q"] > 0
     if np.count_nonzero(estimated) < 3:
         return tries
@@ -191,11 +238,19 @@ def _tries_under_q(loops: Array) -> Floats:
     return tries
 
 
-def _summarise(address: str, loops: Array, estimation: Estimation) -> LoopSummary:
-    verdict = _judge(loops)
+def _budget_in_words(estimated: Array, until_accepted: bool) -> str:
+    """The budget of these entries, from the smallest to the largest; "-" if there are none."""
+    name, field = ("R", "accepted_q") if until_accepted else ("N", "tries_q")
+    pairs = np.unique(np.stack([estimated["runs_p"], estimated[field]]).astype(np.int64), axis=1).T.tolist()
+    words = [f"M={runs_p}, {name}={other}" for runs_p, other in pairs]
+    return " to ".join(dict.fromkeys([words[0], words[-1]])) if words else "-"
+
+
+def _summarise(address: str, loops: Array, estimation: Estimation, until_accepted: bool) -> LoopSummary:
+    verdict = _judge(loops, until_accepted)
     known = loops[loops["runs_p"] > 0]
     p_accept, p_error = _inverse_of_mean(known["tries_p"] / known["runs_p"])
-    q_accept, q_error = _inverse_of_mean(_tries_under_q(known if len(known) else loops))
+    q_accept, q_error = _inverse_of_mean(_tries_under_q(known if len(known) else loops, until_accepted))
     return LoopSummary(
         address=address,
         entries=len(loops),
@@ -211,9 +266,12 @@ def _summarise(address: str, loops: Array, estimation: Estimation) -> LoopSummar
         naive_variance_infinite=verdict.infinite,
         note=verdict.note,
         **estimation._asdict(),
+        budget=_budget_in_words(known, until_accepted),
+        estimated=len(known),
     )
 
 
+_MOST_NAMED = 4  # loops that a line of notes lists
 _LEGEND = (
     "p(A), q(A): acceptance probability of a try under the prior and under the proposal, each the harmonic mean over "
     "entries"
@@ -246,28 +304,18 @@ class Loops(Mapping[str, LoopSummary]):
         if not self._by_address:
             return "no loops"
         header = (
-            "loop",
-            "entries",
-            "tries",
-            "p(A)",
-            "q(A)",
-            "S_pq",
-            "s.e.",
-            "largest",
-            "at least",
-            "estimated by",
-            "infinite naive variance",
+            *("loop", "entries", "tries", "p(A)", "q(A)", "S_pq", "s.e.", "at least"),
+            *("budget", "by", "naive variance"),
         )
-        verdicts = {True: "yes", False: "no", None: "undecided"}
+        verdicts = {True: "infinite", False: "finite", None: "undecided"}
         rows = [
             (
-                loop.address,
-                f"{loop.entries:,}",
-                f"{loop.mean_tries:.3g}",
+                *(loop.address, f"{loop.entries:,}", f"{loop.mean_tries:.3g}"),
                 *(f"{x:.4g}" for x in (loop.p_accept, loop.q_accept, loop.s_pq)),
-                *(f"{x:.2g}" for x in (loop.s_pq_error, loop.s_pq_largest, loop.s_pq_bound)),
+                *(f"{x:.2g}" for x in (loop.s_pq_error, loop.s_pq_bound)),
+                loop.budget,
                 "-" if loop.method == "not estimated" else loop.method,
-                verdicts[loop.naive_variance_infinite] + (f" ({loop.note})" if loop.note else ""),
+                verdicts[loop.naive_variance_infinite],
             )
             for loop in self._by_address.values()
         ]
@@ -277,30 +325,70 @@ class Loops(Mapping[str, LoopSummary]):
             middle = (cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True))
             lines.append("  ".join([row[0].ljust(widths[0]), *middle, row[-1]]))
         forked = [f"{loop.address} was forked: {loop.reason}" for loop in self._by_address.values() if loop.reason]
-        return "\n".join([*lines, _LEGEND, *forked])
+        return "\n".join([*lines, _LEGEND, *self._notes(), *forked])
+
+    def _notes(self) -> list[str]:
+        """Why the verdicts are as they are; loops with the same reason share a line."""
+        addresses: dict[str, list[str]] = {}
+        for loop in self._by_address.values():
+            if loop.note:
+                addresses.setdefault(loop.note, []).append(loop.address)
+        return [f"{_listed(mine)}: {note}" for note, mine in addresses.items()]
 
 
-def _nothing_proposed(loops: Array) -> Array:
+def _listed(addresses: Sequence[str]) -> str:
+    more = [f"{len(addresses) - _MOST_NAMED:,} more"] if len(addresses) > _MOST_NAMED else []
+    return ", ".join([*addresses[:_MOST_NAMED], *more])
+
+
+def _nothing_proposed(address: str, loops: Array) -> LoopSummary:
     """The main run's own tries as the estimates: the prior made them, so that one run under p took all of them."""
     known = loops.copy()
     known["runs_p"] = known["accepted_q"] = 1
     known["tries_p"] = known["tries_q"] = loops["tries"]
     known["s_pq_sum"] = loops["tries"] - 1.0  # p/q = 1 in each rejected try
-    return known
+    known["s_pq_main"] = math.nan  # these are the same tries
+    summary = _summarise(address, known, how_estimated(loops), until_accepted=False)
+    return summary._replace(
+        s_pq_bound=math.nan,  # p = q rejects as much as it proposes: there is nothing that its tries could have missed
+        naive_variance_infinite=False,
+        note="nothing was proposed",
+        budget="-",
+        estimated=0,
+    )
 
 
-def summarise_loops(columns: Columns, sites: Sequence[Site], *, proposed: bool = True) -> Loops:
-    """Every loop that a trace entered and left. ``proposed``: False if the prior proposed everything."""
+def summarise_loops(
+    columns: Columns,
+    sites: Sequence[Site],
+    *,
+    proposed: bool = True,
+    exact: Collection[str] = (),
+    until_accepted: bool = False,
+) -> Loops:
+    """Summarise every loop that a trace entered and left.
+
+    Parameters
+    ----------
+    columns, sites
+        The traces of a run and its sites.
+    proposed
+        False if the prior proposed everything (default: True).
+    exact
+        Addresses of loops in which nothing was proposed: their correction is 1 (default: none).
+    until_accepted
+        Whether continuations under q ran until R were accepted (default: False, N tries were made).
+
+    Returns
+    -------
+    Loops
+    """
     ids = columns.loops["site"]
     found = []
     for site in sites:
-        if site.kind == SiteKind.LOOP:
-            mine = columns.loops[ids == site.id]
-            if len(mine) and proposed:
-                found.append(_summarise(site.address, mine, how_estimated(mine)))
-            elif len(mine):
-                summary = _summarise(site.address, _nothing_proposed(mine), how_estimated(mine))
-                # p = q rejects as much as it proposes: there is nothing that its tries could have missed
-                summary = summary._replace(s_pq_bound=math.nan)
-                found.append(summary._replace(naive_variance_infinite=False, note="nothing was proposed"))
+        mine = columns.loops[ids == site.id] if site.kind == SiteKind.LOOP else columns.loops[:0]
+        if len(mine) and proposed and site.address not in exact:
+            found.append(_summarise(site.address, mine, how_estimated(mine), until_accepted))
+        elif len(mine):
+            found.append(_nothing_proposed(site.address, mine))
     return Loops(found)

@@ -7,20 +7,22 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from ars import diagnostics, weights
 from ars._native import SiteKind
+from ars.budget import Budget, ChosenBudget
 from ars.columns import Columns, Floats, Integers, Key, Site, find_site, select, values_of
 from ars.errors import NaiveVarianceWarning, WeightError
 from ars.failures import Failure, Failures, failures_of
 from ars.loops import Loops, summarise_loops
-from ars.results import export, joined
+from ars.results import corrections, export, joined
 from ars.results.estimates import Estimates
 from ars.results.recorded import Recorded, complete_stats
+from ars.results.run_info import RunInfo
 from ars.store import saved
 
 if TYPE_CHECKING:
@@ -29,20 +31,6 @@ if TYPE_CHECKING:
     import xarray
 
 __all__ = ["Posterior", "RunInfo", "Traces"]
-
-
-class RunInfo(NamedTuple):
-    """How a run was asked for."""
-
-    seed: int
-    runs_p: int | None  # M; None: nothing was estimated
-    tries_q: int | None  # N
-    in_loops: str  # who proposes inside loops: "proposal" or "prior"
-    on_failure: str  # "raise", "zero" or "skip"
-    simulator: tuple[str, ...]  # the executable and its arguments
-    proposals: str = ""  # JSON: the identity of whatever proposes (ars.store.identity.proposed_by)
-    proposed: bool = True  # False: the prior proposed every latent, so that the correction of every loop is 1
-    build: str = ""  # a digest of the simulator's code; "": not known, as where it is started elsewhere
 
 
 class AcceptanceOptions(TypedDict, total=False):
@@ -91,7 +79,7 @@ class Traces:
         """``stderr``: what the simulator had last written when a trace failed, by trace, for the first failures."""
         self.sites = tuple(sites)
         self.run = run
-        self.stats = complete_stats(stats, columns)
+        self._counters = complete_stats(stats, columns)
         self.observed = {name: np.asarray(given, dtype=np.float64) for name, given in (observed or {}).items()}
         self.failures = Failures(failures_of(columns.failures, self.sites, run.seed, stderr or {}), incidents=incidents)
         self.columns = columns if self._keeps_failed else self._without_failed(columns)
@@ -136,9 +124,20 @@ class Traces:
         return Recorded(self.columns, self.sites, SiteKind.OBSERVE)
 
     @cached_property
+    def stats(self) -> dict[str, float]:
+        """Counters and rates of the run, by name."""
+        return self._counters
+
+    @cached_property
     def loops(self) -> Loops:
-        """Per loop: entries, tries, p(A), q(A), Theorem 1's S_pq, and how the continuations ran."""
-        return summarise_loops(self.columns, self.sites, proposed=self.run.proposed)
+        """Per loop: entries, tries, p(A), q(A), Theorem 1's S_pq, its budget, and how the continuations ran."""
+        return summarise_loops(
+            self.columns,
+            self.sites,
+            proposed=self.run.proposed,
+            exact=self.run.exact,
+            until_accepted=corrections.until_accepted(self.run),
+        )
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
@@ -209,6 +208,26 @@ class Posterior(Estimates, Traces):
         """The data, once per trace: every trace observes what was given, so the simulator does not send it back."""
         return {name: np.broadcast_to(given, (len(self), *given.shape)) for name, given in self.observed.items()}
 
+    @cached_property
+    def stats(self) -> dict[str, float]:
+        """Counters and rates of the run, by name. Those of its corrections:
+
+        - ``continuations``: continuations that were run, rewound or forked, for all estimates.
+        - ``entries_estimated``, ``loops_estimated``: loop entries with estimates, and loops with such entries.
+        - ``traces_replayed``: traces that were run again for their estimates.
+        - ``zero_weights``: share of the traces that have weight 0, with the default weighting.
+        - ``correction_variance``: share of the weights' second moment that is noise of the corrections. Without it
+          there would be 1 / (1 - share) times as many effective traces.
+
+        The last two are missing if the run has no default weights, ``correction_variance`` also if all are 0.
+        """
+        return self._counters | corrections.noise(self)
+
+    @cached_property
+    def budget(self) -> Budget | ChosenBudget | None:
+        """The budget of the run, which can be given back as ``budget=``; None if nothing was estimated."""
+        return corrections.budget_of(self.run)
+
     @property
     def method(self) -> str:
         """The weighting that is meant where none is named."""
@@ -220,7 +239,10 @@ class Posterior(Estimates, Traces):
         if acceptance and name != "collapsed":
             raise TypeError(f'pA and qA are for "collapsed" weights, not for "{name}"')
         if name == "ars":
-            return weights.log_weight_ars(self.columns, self.sites, proposed=self.run.proposed)
+            run = self.run
+            return weights.log_weight_ars(
+                self.columns, self.sites, proposed=run.proposed, exact=run.exact, budget=self.budget
+            )
         if name == "ic":
             self._warn_of_infinite_variance()
             return weights.log_weight_ic(self.columns)

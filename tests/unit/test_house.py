@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "ars.wire": {"ars"},
     "ars.planning": {"ars"},
     "ars.proposers": {"ars", "ars.wire"},
-    "ars.results": {"ars"},
+    "ars.results": {"ars", "ars.planning"},
     "ars.store": {"ars", "ars.proposers", "ars.results", "ars.wire"},
     "ars.runtime": {"ars", "ars.proposers", "ars.store", "ars.wire"},
     "ars.network": {"ars", "ars.network.model", "ars.network.train", "ars.store"},

@@ -9,6 +9,7 @@ import pytest
 from column_builder import Loop, Sample, Trace, Try, latent, loop_site, observation, pack, result
 
 from ars._native import DistKind
+from ars.budget import Budget, ChosenBudget, Level, budget_to_json
 from ars.columns import Site
 from ars.failures import Failure
 from ars.posterior import Posterior, RunInfo, Traces
@@ -117,7 +118,7 @@ def test_parts_of_different_runs_are_refused() -> None:
         ({"run": RUN._replace(simulator=("./other",))}, r"simulator is \('./sim',\) and \('./other',\)"),
         (
             {"run": RUN._replace(tries_q=20, in_loops="prior")},
-            "N of the budget is 10 and 20; in_loops is 'proposal' and 'prior'",
+            r"in_loops is 'proposal' and 'prior'; the budget is Budget\(M=2, N=10\) and Budget\(M=2, N=20\)",
         ),
         ({"run": RUN._replace(proposals="{}", proposed=False)}, "the proposals differ$"),
         ({"observed": {"y": np.array([1.25])}}, 'the data of "y" differ'),
@@ -140,3 +141,44 @@ def test_sites_that_cannot_be_the_same_are_refused() -> None:
     twice = [*sites(OTHER), latent(5, "x")]
     with pytest.raises(ValueError, match='two sites have the address "x"'):
         Posterior.concat([one, posterior([2], OTHER, sites=twice)])
+
+
+def test_parts_with_other_budgets_are_refused_with_advice() -> None:
+    levels = (Level(1, 0, 0.1, 1.0),)
+    chosen = [budget_to_json(ChosenBudget(1, {}, levels, 1.0, price)) for price in (0.0, 1.0)]
+    one, other = (posterior([i], USUAL, run=RUN._replace(budget=text)) for i, text in enumerate(chosen))
+    with pytest.raises(ValueError, match=r"the budgets differ \(give budget=parts\[0\]\.budget to the other runs\)"):
+        Posterior.concat([one, other])
+    assert Posterior.concat([one, posterior([2], USUAL, run=one.run)]).budget == one.budget
+    # a file of an earlier version has M and N alone
+    same = RUN._replace(budget=budget_to_json(Budget(M=2, N=10)))
+    assert len(Posterior.concat([posterior([0], USUAL), posterior([1], USUAL, run=same)])) == 2
+
+
+def test_loops_that_are_exact_in_one_part_alone() -> None:
+    def part(numbers: list[int], exact: tuple[str, ...], order: list[str] = USUAL) -> Posterior:
+        return posterior(numbers, order, run=RUN._replace(exact=exact))
+
+    assert Posterior.concat([part([0], ("until",)), part([1], ("until",))]).run.exact == ("until",)
+    with pytest.raises(ValueError, match=r'part 0 has no estimates for loop "until": .* Run all traces in one run'):
+        Posterior.concat([part([0], ("until",)), part([1], ())])
+    with pytest.raises(ValueError, match='part 1 has no estimates for loop "until"'):
+        Posterior.concat([part([1], ()), part([0], ("until",))])
+    # a part that never met the loop does not know; one that met it and never left it needs no estimates
+    nowhere = Posterior(
+        pack([Trace(7, samples=[Sample(0, 1.0)])]),
+        [latent(0, "x")],
+        run=RUN,
+        stats={},
+        observed={"y": np.array([1.5])},
+    )
+    assert Posterior.concat([nowhere, part([0], ("until",))]).run.exact == ("until",)
+    assert Posterior.concat([part([4], ("until",)), part([0], ())]).run.exact == ()  # trace 4 failed
+
+
+def test_shares_are_those_of_the_whole() -> None:
+    parts = [posterior(list(range(20)), USUAL), posterior(list(range(20, 40)), USUAL)]
+    joined, whole = Posterior.concat(parts), posterior(list(range(40)), USUAL)
+    for name in ("entries_estimated", "loops_estimated", "zero_weights", "correction_variance", "continuations"):
+        assert joined.stats[name] == whole.stats[name]
+    assert joined.stats["loops_estimated"] == 1 and 0 < joined.stats["zero_weights"] < 1

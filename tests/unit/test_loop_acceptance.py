@@ -87,4 +87,4 @@ def test_without_estimates_the_main_runs_give_q() -> None:
 
 def test_the_table_says_which_average_it_shows() -> None:
     text = repr(summarise_loops(entries(10, N=2, M=1, seed=1), SITES))
-    assert "harmonic mean over entries" in text.splitlines()[-1]
+    assert "harmonic mean over entries" in text

@@ -141,13 +141,119 @@ def test_names_and_table() -> None:
     assert list(found) == ["draw", "draw/inner"]
     assert found["inner"] is found["draw/inner"]
     lines = repr(found).splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 5
     assert lines[3].startswith("p(A), q(A): ") and "harmonic mean" in lines[3]
+    assert lines[4] == "draw, draw/inner: nothing was estimated"
     assert lines[0].startswith("loop")
     assert lines[2].startswith("draw/inner")
-    assert "undecided (nothing was estimated)" in lines[1]
+    assert lines[1].endswith("undecided")
     with pytest.raises(
         KeyError, match='"missing" is no loop that a trace entered; the addresses are: "draw", "draw/inner"'
     ):
         found["missing"]
     assert repr(summarise_loops(pack([]), SITES)) == "no loops"
+
+
+def run_until_accepted(
+    p: float, q: float, entries: int, M: int, R: int, seed: int, *, estimated: float = 1.0
+) -> LoopSummary:
+    """The same loop, with the tries of the main run, and R runs under q until accepted."""
+    rng = np.random.default_rng(seed)
+    square = ((1 - p) / (1 - q)) ** 2
+    traces = []
+    for number in range(entries):
+        loop = Loop(LOOP, tries=int(rng.geometric(q)))
+        loop.s_pq_main = (loop.tries - 1) * square
+        loop.log_ratio_rejected = (loop.tries - 1) * 0.5 * math.log(square)
+        if rng.random() < estimated:
+            loop.runs_p, loop.tries_p = M, int(rng.geometric(p, size=M).sum())
+            loop.accepted_q, loop.tries_q = R, int(rng.geometric(q, size=R).sum())
+            loop.s_pq_sum = (loop.tries_q - R) * square
+        traces.append(Trace(number, loops=[loop]))
+    return summarise_loops(pack(traces), SITES, until_accepted=True)["draw"]
+
+
+@pytest.mark.parametrize("R", [0, 1, 3])
+@pytest.mark.parametrize(("p", "q", "infinite"), [(0.5, 0.4, False), (0.2, 0.9, True), (0.1, 0.3, True)])
+def test_runs_until_accepted_have_verdicts_too(p: float, q: float, infinite: bool, R: int) -> None:
+    found = run_until_accepted(p, q, 3000, 1, R, seed=R)
+    assert abs(found.s_pq - (1 - p) ** 2 / (1 - q)) < 3.5 * found.s_pq_error
+    # per run until accepted, s - S_pq t has the variance of (c - S_pq) (t - 1) - S_pq, with c = ((1 - p) / (1 - q))^2
+    exact = (1 - p) ** 2 / (1 - q) ** 2 * q * math.sqrt((1 - q) / (3000 * (R + 1)))
+    assert found.s_pq_error == pytest.approx(exact, rel=0.1)
+    assert abs(found.q_accept - q) < 3.5 * found.q_accept_error
+    assert found.q_accept_error == pytest.approx(q * math.sqrt((1 - q) / (3000 * (R + 1))), rel=0.1)
+    assert abs(found.p_accept - p) < 3.5 * found.p_accept_error
+    assert found.naive_variance_infinite is infinite
+    assert (found.budget, found.estimated) == (f"M=1, R={R}", 3000)
+
+
+def test_a_verdict_needs_few_estimates_or_none_if_the_variance_is_infinite() -> None:
+    for share in (0.0, 0.02):
+        found = run_until_accepted(0.2, 0.9, 3000, 1, 0, seed=5, estimated=share)
+        assert found.naive_variance_infinite is True
+        assert "S_pq = 6" in found.warning()
+        assert found.entries == 3000 and (found.estimated > 0) == (share > 0)
+        assert math.isnan(found.p_accept) == (share == 0)
+
+
+def test_without_runs_under_p_a_variance_is_never_called_finite() -> None:
+    nothing = run_until_accepted(0.5, 0.4, 3000, 1, 0, seed=6, estimated=0.0)
+    assert nothing.naive_variance_infinite is None
+    assert "only runs under p can show" in nothing.note
+    assert (nothing.budget, nothing.estimated) == ("-", 0)
+    assert nothing.s_pq == pytest.approx(0.25 / 0.6, rel=0.1) and math.isnan(nothing.s_pq_bound)
+    few = run_until_accepted(0.5, 0.4, 3000, 1, 0, seed=6, estimated=0.1)
+    assert few.naive_variance_infinite is None
+    assert few.note == f"{few.estimated} estimated entries are too few to rule out a tail; 500 would do"
+
+
+def test_a_single_rejected_try_shows_no_tail() -> None:
+    made = [Loop(LOOP, tries=1 + (i == 0), runs_p=1, tries_p=1, s_pq_main=0.1 * (i == 0)) for i in range(2000)]
+    packed = pack([Trace(i, loops=[loop]) for i, loop in enumerate(made)])
+    found = summarise_loops(packed, SITES, until_accepted=True)["draw"]
+    assert found.naive_variance_infinite is None
+    assert "too few tries under q were rejected" in found.note
+
+
+def test_tries_of_main_runs_and_of_continuations_are_pooled() -> None:
+    loops = [
+        Loop(LOOP, tries=3, tries_q=10, accepted_q=5, runs_p=1, tries_p=1, s_pq_sum=2.0, s_pq_main=0.5),
+        Loop(LOOP, tries=7, s_pq_main=1.5),
+        Loop(LOOP, tries=7),  # of an older file, and not estimated
+    ]
+    found = summarise_loops(pack([Trace(i, loops=[loop]) for i, loop in enumerate(loops)]), SITES)["draw"]
+    assert found.s_pq == pytest.approx((2.0 + 0.5 + 1.5) / (10 + 3 + 7))
+    assert (found.budget, found.estimated, found.entries) == ("M=1, N=10", 1, 3)
+
+
+def test_ratios_beyond_all_bounds_do_no_harm() -> None:
+    made = [Loop(LOOP, tries=2, s_pq_main=math.inf if i % 9 == 0 else 0.01) for i in range(90)]
+    found = summarise_loops(pack([Trace(i, loops=[loop]) for i, loop in enumerate(made)]), SITES)["draw"]
+    assert found.naive_variance_infinite is True
+
+
+def test_levels_are_named_from_the_smallest_to_the_largest() -> None:
+    pairs = [(1, 0), (3, 5), (1, 2), (1, 0)]
+    made = [Loop(LOOP, runs_p=M, tries_p=M, accepted_q=R, tries_q=R, s_pq_main=0.0) for M, R in pairs]
+    packed = pack([Trace(i, loops=[loop]) for i, loop in enumerate([*made, Loop(LOOP, s_pq_main=0.0)])])
+    found = summarise_loops(packed, SITES, until_accepted=True)
+    assert found["draw"].budget == "M=1, R=0 to M=3, R=5"
+    assert (found["draw"].entries, found["draw"].estimated) == (5, 4)
+    row = repr(found).splitlines()[1]
+    assert "  M=1, R=0 to M=3, R=5  " in row
+
+
+def test_exact_loops_are_summarised_as_such() -> None:
+    rng = np.random.default_rng(3)
+    traces = []
+    for i in range(300):
+        inner = Loop(OTHER, parent=0, tries=int(rng.geometric(0.5)))
+        inner.s_pq_main = inner.tries - 1.0
+        traces.append(Trace(i, loops=[Loop(LOOP, tries=2, runs_p=1, tries_p=1, s_pq_main=0.1), inner]))
+    found = summarise_loops(pack(traces), SITES, exact=("draw/inner",), until_accepted=True)
+    inner = found["inner"]
+    assert (inner.note, inner.naive_variance_infinite, inner.budget) == ("nothing was proposed", False, "-")
+    assert inner.p_accept == inner.q_accept == pytest.approx(1 / inner.mean_tries)
+    assert inner.s_pq == pytest.approx(1 - 1 / inner.mean_tries)
+    assert (found["draw"].note != "nothing was proposed") and found["draw"].estimated == 300

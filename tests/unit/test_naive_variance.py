@@ -12,7 +12,7 @@ from scipy import special
 
 from ars._native import DTYPES
 from ars.loops import LoopSummary, summarise_loops
-from ars.results.naive_variance import lower_bound, unseen_share
+from ars.results.naive_variance import accepted_share, lower_bound, unseen_share
 
 SITE = loop_site(0, "draw")
 
@@ -33,6 +33,7 @@ def entries(
     accepted, log_ratio = tries
     n = len(accepted)
     loops = np.zeros(n, DTYPES["loop"])
+    loops["s_pq_main"] = np.nan
     first = accepted.argmax(axis=1)
     loops["tries"] = first + 1
     before = np.arange(accepted.shape[1])[None, :] < first[:, None]
@@ -123,3 +124,50 @@ def test_few_entries_or_no_estimates_say_nothing() -> None:
     loops["runs_p"] = loops["tries_p"] = 0
     assert lower_bound(loops) == 0.0
     assert unseen_share(loops) == 0.0
+
+
+def until(loops: npt.NDArray, R: int, q: float, rng: np.random.Generator) -> npt.NDArray:
+    """The same entries with R runs under q until accepted, instead of N tries."""
+    loops["accepted_q"], loops["tries_q"] = R, rng.geometric(q, size=(len(loops), R)).sum(axis=1)
+    return loops
+
+
+@pytest.mark.parametrize("R", [0, 1, 4])
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.7), (0.2, 0.3), (0.9, 0.98)])
+def test_the_bound_holds_for_runs_until_accepted(p: float, q: float, R: int) -> None:
+    exact = (1 - p) ** 2 / (1 - q)
+    rng = np.random.default_rng(R)
+    made = [until(bernoulli(p, q, 3000, seed, 1), R, q, rng) for seed in range(8)]
+    found = [lower_bound(loops, until_accepted=True) for loops in made]
+    assert max(found) < exact
+    assert np.mean(found) > 0.4 * exact
+    assert all(unseen_share(loops, until_accepted=True) == 0.0 for loops in made)
+    share = accepted_share(np.concatenate(made), until_accepted=True)
+    assert abs(share.mean() - q) < 4 * share.std() / math.sqrt(len(share))
+
+
+@pytest.mark.parametrize("tosses", [1, 3, 10, 20, 30])
+def test_infinite_also_without_a_try_under_q(tosses: int) -> None:
+    loops = beta_bernoulli(tosses, 40_000, seed=tosses)
+    loops["tries_q"] = loops["accepted_q"] = 0  # R = 0
+    loops["s_pq_sum"] = 0.0
+    loops["s_pq_main"] = np.exp(2 * loops["log_ratio_rejected"]) * (loops["tries"] == 2)  # at most what it was
+    columns = pack([Trace(0)])._replace(loops=loops)
+    found = summarise_loops(columns, [SITE], until_accepted=True)["draw"]
+    assert found.naive_variance_infinite is True
+
+
+def test_what_q_did_not_show_is_missed_with_one_run_and_no_try() -> None:
+    rng = np.random.default_rng(2)
+
+    def draw(width: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+        accepted = rng.random((6000, width)) < 0.6
+        return accepted, np.where(accepted, 0.0, math.log(0.25))
+
+    for p_accept, misses in ((0.8, True), (0.9, False)):  # the tries under q show 0.1 of what p rejects
+        loops = until(entries(draw(60), draw(1), p_accept, 1, rng), 0, 0.6, rng)
+        loops["s_pq_sum"], loops["s_pq_main"] = 0.0, (loops["tries"] - 1) / 16
+        assert (unseen_share(loops, until_accepted=True) > 0.0) is misses
+        columns = pack([Trace(0)])._replace(loops=loops)
+        found = summarise_loops(columns, [SITE], until_accepted=True)["draw"]
+        assert (found.naive_variance_infinite is False) is not misses

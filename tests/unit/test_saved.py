@@ -13,6 +13,7 @@ import pytest
 import xarray
 from column_builder import Loop, Sample, Trace, Try, latent, loop_site, observation, pack, result
 
+from ars.budget import Budget, ChosenBudget, Level, budget_to_json
 from ars.columns import Columns
 from ars.errors import StorageError
 from ars.failures import Failure
@@ -105,6 +106,27 @@ def test_a_file_without_the_newer_fields_is_read(tmp_path: Path, monkeypatch: py
     monkeypatch.undo()
     assert not any(post.columns.loops[name].any() for name in names)
     assert_same(post, Posterior.load(tmp_path / "post.nc"))
+
+
+def test_budget_and_exact_loops_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    levels = (Level(1, 0, 0.25, 1.5), Level(2, 3, 1 / 3, 4.0))
+    for budget in (Budget(M=2, R=3), ChosenBudget(2, {SITES[LOOP].address: levels}, levels, 1.0, -2.5), None):
+        post = posterior(budget=budget_to_json(budget), exact=(SITES[LOOP].address,), runs_p=None, tries_q=None)
+        post.save(tmp_path / "post.nc")
+        back = Posterior.load(tmp_path / "post.nc")
+        assert_same(post, back)
+        assert back.budget == budget and back.run.exact == (SITES[LOOP].address,)
+    # a file of an earlier version has M and N alone
+    older = {name: value for name, value in RUN._asdict().items() if name not in ("budget", "exact")}
+    monkeypatch.setattr(RunInfo, "_asdict", lambda _: older)
+    posterior().save(tmp_path / "older.nc")
+    back = Posterior.load(tmp_path / "older.nc")
+    assert_same(posterior(), back)
+    assert (back.run, back.budget) == (RUN, Budget(M=2, N=10))
+    monkeypatch.setattr(RunInfo, "_asdict", lambda _: older | {"budget": '{"kind": "odd"}'})
+    posterior().save(tmp_path / "odd.nc")
+    with pytest.raises(StorageError, match=r"odd\.nc is damaged, or of another version .*not a budget"):
+        Posterior.load(tmp_path / "odd.nc")
 
 
 # ---- files that are not right ----------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def edited(frame: bytes, dtype: str, field: str, value: object, at: int = 0) -> 
         (framed(Message.DONE)[:23], "23 bytes"),
         (framed(Message.DONE, magic=7), "magic 0x00000007"),
         (framed(99), "type 99 is unknown"),
-        (framed(Message.DONE, version=1), "DONE: protocol version 1, we speak 2 to 2"),
+        (framed(Message.DONE, version=1), "DONE: protocol version 1, we speak 3 to 3"),
         (framed(Message.DONE, version=0), "DONE: protocol version 0"),
         (framed(Message.DONE, size=25), "DONE: size 25, but the frame has 24 bytes"),
     ],
@@ -102,7 +102,7 @@ def test_hello_and_welcome() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("version_min", 3, "version_min 3 is above version_max 2"),
+        ("version_min", 4, "version_min 4 is above version_max 3"),
         ("workers", 0, "workers is 0"),
         ("token", 7, "token is not 32 hex digits"),
     ],
@@ -112,10 +112,10 @@ def test_a_wrong_hello_is_refused(field: str, value: int, says: str) -> None:
         wire.decode_hello(edited(wire.encode_hello(HELLO), "hello", field, value))
 
 
-@pytest.mark.parametrize("versions", [(3, 4), (1, 1)])
+@pytest.mark.parametrize("versions", [(4, 5), (1, 2)])
 def test_versions_that_do_not_meet(versions: tuple[int, int]) -> None:
     hello = HELLO._replace(version_min=versions[0], version_max=versions[1])
-    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 2 to 2: rebuild"):
+    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 3 to 3: rebuild"):
         wire.choose_version(hello)
 
 
@@ -125,33 +125,77 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=40)
 
 
+numbers_wanted = st.integers(0, 2**30 - 1)
+wanted = st.one_of(
+    st.just(wire.Wanted()),
+    st.builds(lambda m, n: wire.Wanted(m + 1, n), st.integers(0, 2**30 - 2), numbers_wanted),
+    st.builds(lambda m, r: wire.Wanted(m + 1, 0, r), st.integers(0, 2**30 - 2), numbers_wanted),
+)
+
+
+def listed(known: dict[int, list[int]]) -> wire.Listed:
+    """These traces, with the tries of their loop entries."""
+    tries = [known[trace] for trace in sorted(known)]
+    return wire.Listed(
+        np.array(sorted(known), dtype=np.uint64),
+        np.array([len(each) for each in tries], dtype=np.uint32),
+        np.array([x for each in tries for x in each], dtype=np.uint32),
+    )
+
+
+def assert_same_run(read: wire.RunConfig, config: wire.RunConfig) -> None:
+    assert read._replace(observed={}, listed=None) == config._replace(observed={}, listed=None)
+    assert list(read.observed) == list(config.observed)
+    for name, values in config.observed.items():
+        np.testing.assert_array_equal(read.observed[name], values)
+    assert (read.listed is None) == (config.listed is None)
+    for mine, theirs in zip(read.listed or (), config.listed or (), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+        assert mine.dtype == theirs.dtype
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     observed=st.dictionaries(names, st.lists(finite, min_size=1, max_size=5), max_size=4),
     seed=st.integers(0, 2**64 - 1),
     n=st.integers(1, 2**40),
+    budgets=st.dictionaries(names, wanted, max_size=4),
+    known=st.dictionaries(st.integers(0, 2**64 - 2), st.lists(st.integers(0, 2**32 - 1), max_size=4), max_size=4),
 )
-def test_a_run_is_read_back(observed: dict[str, list[float]], seed: int, n: int) -> None:
+def test_a_run_is_read_back(
+    observed: dict[str, list[float]],
+    seed: int,
+    n: int,
+    budgets: dict[str, wire.Wanted],
+    known: dict[int, list[int]],
+) -> None:
     data = {name: np.array(values) for name, values in observed.items()}
-    config = wire.RunConfig(seed, n, RunFlag.POSTERIOR | RunFlag.ESTIMATE, 3, 10, 2, 4, 99, 1.5, 0.25, data)
+    flags = RunFlag.POSTERIOR | RunFlag.ESTIMATE
+    config = wire.RunConfig(seed, n, flags, 3, wire.Wanted(2, 10), 4, 99, 1.5, 0.25, data, budgets=budgets)
+    if known:
+        config = config._replace(n_traces=len(known), first_trace=min(known), listed=listed(known))
     frame = wire.encode_run(config, 5)
     assert len(frame) % 8 == 0
     run, read = wire.decode_run(frame)
     assert run == 5
-    assert read._replace(observed={}) == config._replace(observed={})
-    assert list(read.observed) == list(data)
-    for name, values in data.items():
-        np.testing.assert_array_equal(read.observed[name], values)
+    assert_same_run(read, config)
 
 
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
         ("n_traces", 0, "n_traces is 0"),
-        ("flags", 512, "flags 0x200 has bits"),
+        ("flags", 1024, "flags 0x400 has bits"),
         ("flags", RunFlag.REWIND, "the flag REWIND without ESTIMATE"),
         ("flags", RunFlag.ESTIMATE | RunFlag.CHECK, "the flag CHECK without REWIND"),
-        ("tries_q", 0, "tries_q 0"),
+        ("flags", RunFlag.POSTERIOR | RunFlag.PILOT, "the flag PILOT without ESTIMATE"),
+        ("wanted", (0, 0, 0), "runs_p 0, must be at least 1 to estimate"),
+        ("wanted", (1, 2, 3), "tries_q 2 and accepted_q 3, one of them must be 0"),
+        ("wanted", (2**30, 0, 3), "must be at most 1073741823"),
+        ("n_listed", 1, "n_listed 1, but the frame ends"),
+        ("n_listed", 2, "n_listed 2, must be 0 or n_traces, 1"),
+        ("n_budgets", 1, "n_budgets 1, but the frame ends"),
+        ("n_budgets", 65537, "n_budgets 65537, must be at most 65536"),
         ("max_tries", 0, "max_tries is 0"),
         ("trace_timeout", np.nan, "trace_timeout nan"),
         ("trace_timeout", -1, "trace_timeout -1"),
@@ -162,9 +206,33 @@ def test_a_run_is_read_back(observed: dict[str, list[float]], seed: int, n: int)
 )
 def test_a_wrong_run_is_refused(field: str, value: float, says: str) -> None:
     flags = RunFlag.POSTERIOR | RunFlag.ESTIMATE
-    frame = wire.encode_run(wire.RunConfig(1, 1, flags, tries_q=1, runs_p=1, observed={"y": np.ones(2)}), 1)
+    frame = wire.encode_run(wire.RunConfig(1, 1, flags, wanted=wire.Wanted(1, 1), observed={"y": np.ones(2)}), 1)
     with pytest.raises(ProtocolError, match=says):
         wire.decode_run(edited(frame, "run", field, value))
+
+
+def test_where_traces_are_in_a_run() -> None:
+    """Also at the largest numbers: nothing wraps around."""
+    top = 2**64 - 2
+    plain = wire.RunConfig(1, 4, RunFlag(0), first_trace=top - 3)
+    some = np.array([0, 3, top - 4, top - 3, top, top + 1], dtype=np.uint64)
+    assert plain.places(some).tolist() == [-1, -1, -1, 0, 3, -1]
+    config = wire.RunConfig(1, 3, RunFlag(0), first_trace=3, listed=listed({3: [1, 2], 5: [], top: [4]}))
+    assert config.places(some).tolist() == [-1, 0, -1, -1, 2, -1]
+    assert config.places(np.array([5, 3], dtype=np.uint64)).tolist() == [1, 0]
+    assert config.places(np.zeros(0, dtype=np.uint64)).tolist() == []
+
+
+def test_parts_of_a_run() -> None:
+    plain = wire.RunConfig(1, 4, RunFlag(0), first_trace=10)
+    assert plain.part(11, 2) == plain._replace(first_trace=11, n_traces=2)
+    some = plain.only(np.array([False, True, False, True]))
+    assert_same_run(some, plain._replace(first_trace=11, n_traces=2, listed=listed({11: [], 13: []})))
+    config = wire.RunConfig(1, 3, RunFlag(0), first_trace=3, listed=listed({3: [1, 2], 5: [7], 9: [4, 0, 5]}))
+    left = config.only(np.array([True, False, True]))
+    assert_same_run(left, config._replace(n_traces=2, listed=listed({3: [1, 2], 9: [4, 0, 5]})))
+    later = config.part(4, 6)
+    assert_same_run(later, config._replace(n_traces=2, first_trace=5, listed=listed({5: [7], 9: [4, 0, 5]})))
 
 
 # ---- SITES -----------------------------------------------------------------------------------------------------------
@@ -429,9 +497,12 @@ def trace_message(parts: dict[str, Any], count: int | None = None) -> list[bytes
     return [head, *(part.tobytes() for part in parts.values())]
 
 
+TEN = wire.RunConfig(1, 10, RunFlag(0))
+
+
 def test_traces_are_read() -> None:
     parts = columns()
-    read = wire.decode_traces(trace_message(parts), TABLE, 0, 10)
+    read = wire.decode_traces(trace_message(parts), TABLE, TEN)
     assert isinstance(read, Columns)
     for name, part in parts.items():
         np.testing.assert_array_equal(getattr(read, name), part)
@@ -488,6 +559,7 @@ def test_traces_are_read() -> None:
         ("loops", 0, "tries_p", 0, "tries_p is below runs_p"),
         ("loops", 0, "log_ratio_rejected", np.nan, "log_ratio_rejected is NaN"),
         ("loops", 0, "s_pq_sum", -1.0, "s_pq_sum is negative"),
+        ("loops", 0, "s_pq_main", np.nan, "s_pq_main is negative or NaN"),
         ("failures", 0, "trace", 3, "record's trace or kind differs"),
         ("failures", 0, "kind", 1, "record's trace or kind differs"),
         ("failures", 0, "text", b"x" * 512, "no terminating zero"),
@@ -501,7 +573,14 @@ def test_wrong_traces_are_refused(column: str, row: int, field: str, value: obje
     parts = columns()
     parts[column][field][row] = value
     with pytest.raises(ProtocolError, match=says):
-        wire.decode_traces(trace_message(parts), TABLE, 0, 10)
+        wire.decode_traces(trace_message(parts), TABLE, TEN)
+
+
+def test_traces_that_a_run_does_not_list_are_refused() -> None:
+    config = TEN._replace(n_traces=3, first_trace=2, listed=listed({2: [], 4: [], 9: []}))
+    wire.decode_traces(trace_message(columns()), TABLE, config)
+    with pytest.raises(ProtocolError, match="trace 4 is outside the run"):
+        wire.decode_traces(trace_message(columns()), TABLE, config._replace(listed=listed({2: [], 5: [], 9: []})))
 
 
 def test_wrong_frames_of_traces_are_refused() -> None:
@@ -515,11 +594,11 @@ def test_wrong_frames_of_traces_are_refused() -> None:
         ([framed(Message.TRACES, b"12345678", 3), *good[1:]], "header frame of 32 bytes"),
     ):
         with pytest.raises(ProtocolError, match=says):
-            wire.decode_traces(frames, TABLE, 0, 10)
+            wire.decode_traces(frames, TABLE, TEN)
     parts = columns()
     parts["values"][3] = np.nan
     with pytest.raises(ProtocolError, match="values: a value is NaN"):
-        wire.decode_traces(trace_message(parts), TABLE, 0, 10)
+        wire.decode_traces(trace_message(parts), TABLE, TEN)
 
 
 # ---- DONE ------------------------------------------------------------------------------------------------------------
@@ -594,7 +673,7 @@ def test_golden_frames(entry: dict[str, Any]) -> None:
 def test_the_golden_frames_of_a_controller_are_what_we_write() -> None:
     """Read and written again, the bytes are the same."""
     frames = {entry["file"]: read_frames(entry) for entry in golden() if entry["valid"]}
-    for name in ("run.bin", "run_prior.bin"):
+    for name in (name for name in frames if name.startswith("run")):
         number, config = wire.decode_run(frames[name][0])
         assert wire.encode_run(config, number) == frames[name][0]
     header = wire.decode_header(frames["replies.bin"][0])

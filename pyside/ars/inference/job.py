@@ -10,17 +10,17 @@ import contextlib
 import dataclasses
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ars._native import RunFlag, SiteKind
-from ars.budget import Budget, ChosenBudget, budget_to_json
-from ars.columns import Columns, Site, concatenate, merge, select
+from ars.budget import Budget, ChosenBudget
+from ars.columns import Columns, Site, merge, select
 from ars.errors import ArsError, ReplayWarning, RunInterrupted
 from ars.failures import Failure
 from ars.inference.options import PosteriorOptions
 from ars.planning.entries import exact_loops
-from ars.posterior import Posterior, RunInfo
+from ars.posterior import Posterior
 from ars.progress import NoProgress, Progress
 from ars.proposers import Proposer
 from ars.results.continuations import report_continuations
@@ -34,6 +34,7 @@ from ars.wire import Listed, RunConfig, Wanted
 __all__ = ["Job", "resumed_seed"]
 
 _STAGE: Final = "stage-{}"  # the folder of a job that is a stage of another; the number is that of its first trace
+_NOTHING: Final = Wanted()
 _PROBE: Final = 16  # traces of the prior that show which sites a simulator has
 
 
@@ -141,7 +142,7 @@ class Job:
 
     def config(
         self,
-        wanted: Wanted = Wanted(),
+        wanted: Wanted = _NOTHING,
         budgets: Mapping[str, Wanted] | None = None,
         *,
         first: int | None = None,
@@ -271,9 +272,9 @@ class Job:
         warnings.warn(
             f"the simulator does not repeat its traces: {different:,} of {replayed:,} that were run a second time with "
             "the same seed and number came out differently. It probably has a random generator of its own, or reads a "
-            "clock or a file. Loops are therefore estimated while each trace runs, which is exact but takes longer, and "
-            "the result cannot be reproduced. Draw with ars_draw or ars_sample instead, or ask for one phase from the "
-            "start: budget=Budget.auto(phases=1), --phases 1",
+            "clock or a file. Loops are therefore estimated while each trace runs, which is exact but takes longer, "
+            "and the result cannot be reproduced. Draw with ars_draw or ars_sample instead, or ask for one phase from "
+            "the start: budget=Budget.auto(phases=1), --phases 1",
             ReplayWarning,
             stacklevel=6,
         )
@@ -283,9 +284,7 @@ class Job:
         in a folder that says so."""
         resume = self.asked.resume
         folder = None if resume is None else os.path.join(os.fspath(resume), "final" if final else _STAGE.format(start))
-        asked = dataclasses.replace(
-            self.asked, first_trace=self.asked.first_trace + start, traces=count, resume=folder
-        )
+        asked = dataclasses.replace(self.asked, first_trace=self.asked.first_trace + start, traces=count, resume=folder)
         part = Job(
             self._runs,
             asked,

@@ -12,13 +12,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ars.budget import AutoBudget, Budget, ChosenBudget, budget_to_json
-from ars.columns import Booleans, Columns, Floats, Integers, merge, select, take
+from ars.budget import AutoBudget, ChosenBudget, budget_to_json
+from ars.columns import Columns, Floats, merge, select, take
 from ars.inference.fixed import estimated_at_once, nothing_of
 from ars.inference.job import Job
 from ars.inference.pilot import WANTED, draws_per_trace, first_traces, pilot_loops, pilot_rows
@@ -28,7 +27,6 @@ from ars.planning.entries import Entries, entries_of
 from ars.planning.roulette import kept
 from ars.posterior import Posterior
 from ars.weights import log_weight_biased
-from ars.wire import Listed, Wanted
 
 __all__ = ["posterior_in_phases"]
 
@@ -56,7 +54,7 @@ def posterior_in_phases(job: Job, budget: AutoBudget | ChosenBudget) -> Posterio
     if isinstance(budget, ChosenBudget):
         if budget.phases == 1:
             return _in_one_phase(job, budget)
-        return _in_two_phases(job, _first_phase(job, 0, total), lambda traces: budget)
+        return _in_two_phases(job, _first_phase(job, 0, total), _Given(budget))
     first = _first_phase(job, 0, first_traces(total))
     plan = _Plan(job, budget)
     try:
@@ -68,15 +66,14 @@ def posterior_in_phases(job: Job, budget: AutoBudget | ChosenBudget) -> Posterio
     if len(seen.entries.rows) and plan.choose(seen).phases == 1:
         return _in_one_phase(job, plan.choose(seen, phases=1))
     rest = total - len(first.traces)
-    columns = merge([first, _first_phase(job, len(first.traces), rest)]) if rest else first
-    return _in_two_phases(job, columns, plan)
+    return _in_two_phases(job, _first_phase(job, len(first.traces), rest) if rest else first, plan)
 
 
 def _first_phase(job: Job, start: int, count: int) -> Columns:
-    """Traces without estimates, counted from the first one of the job."""
+    """More traces without estimates, counted from the first one of the job; all that there are now."""
     columns = job.step(job.config(first=job.asked.first_trace + start, count=count), folder="")
     job.base = columns if job.base is None else merge([job.base, columns])
-    return columns
+    return job.base
 
 
 def _seen(job: Job, columns: Columns) -> _Traces:
@@ -87,6 +84,22 @@ def _seen(job: Job, columns: Columns) -> _Traces:
 # ---- the plan --------------------------------------------------------------------------------------------------------
 
 
+class _Planner(Protocol):
+    def choose(self, traces: _Traces, phases: int) -> ChosenBudget:
+        """The budget for these traces, after a pilot of loops that are new if they can be run again."""
+
+
+class _Given:
+    """A budget that was chosen before."""
+
+    def __init__(self, budget: ChosenBudget) -> None:
+        self._budget = budget
+
+    def choose(self, traces: _Traces, phases: int) -> ChosenBudget:
+        del traces
+        return self._budget if phases == 2 else dataclasses.replace(self._budget, phases=1, log_price=-math.inf)
+
+
 class _Plan:
     """Chooses budgets by pilots."""
 
@@ -95,11 +108,6 @@ class _Plan:
         self._auto = auto
         self._loops: dict[str, PilotLoop] = {}
         self._tried: set[str] = set()  # loops that a pilot has entered, or was to
-
-    def __call__(self, traces: _Traces) -> ChosenBudget:
-        """The plan for all traces, in two phases. Loops that were met after the pilot get one of their own."""
-        self.look_at(traces)
-        return self.choose(traces, phases=2)
 
     def look_at(self, traces: _Traces) -> None:
         """Runs a pilot of the loops that are new among these traces."""
@@ -114,7 +122,6 @@ class _Plan:
         config = job.config(WANTED, nothing_of(traces.exact), listed=listed, pilot=True)
         again = job.step(config, on_failure="zero", hidden=True)
         job.count(pilot_traces=len(rows))
-        _check(job, traces.columns, again)
         complete = again.traces["failure"] == 0
         shown = pilot_loops(
             select(again, complete),
@@ -124,17 +131,21 @@ class _Plan:
             forks=job.forks,
         )
         self._loops.update({address: loop for address, loop in shown.items() if address not in self._loops})
+        _check(job, traces.columns, again)
 
     def choose(self, traces: _Traces, phases: int | None = None) -> ChosenBudget:
         """The best budget for these traces, as far as the pilots tell."""
-        draws, asked = draws_per_trace(traces.columns, self._job.sites, self._job.proposes)
+        if phases == 2:
+            self.look_at(traces)
+        job = self._job
+        draws, asked = draws_per_trace(traces.columns, job.sites, traces.entries, job.proposes, self._loops)
         return choose(
             self._loops,
             traces.log_a,
             traces.entries,
             trace_draws=draws,
             trace_asked=asked,
-            network=self._job.asked.network is not None,
+            network=job.asked.network is not None,
             auto=self._auto if phases is None else dataclasses.replace(self._auto, phases=phases),
         )
 
@@ -159,26 +170,19 @@ def _in_one_phase(job: Job, budget: ChosenBudget) -> Posterior:
 # ---- two phases ------------------------------------------------------------------------------------------------------
 
 
-def _in_two_phases(job: Job, columns: Columns, plan: Callable[[_Traces], ChosenBudget]) -> Posterior:
-    """Estimates for the traces that matter. If a latent with a proposal turns up under a loop that was left out, the plan
-    is made again with that loop."""
+def _in_two_phases(job: Job, columns: Columns, plan: _Planner) -> Posterior:
+    """Estimates for the traces that matter. If a latent with a proposal turns up under a loop that was left out, the
+    plan is made again with that loop."""
     while True:
         traces = _seen(job, columns)
         try:
-            budget = plan(traces)
+            budget = plan.choose(traces, phases=2)
             estimated, replayed = _estimated(job, traces, budget)
         except _Unrepeatable as error:
             job.warn_of_difference(error.different, error.replayed)
-            return _in_one_phase(job, _one_phase_of(job, traces, plan))
+            return _in_one_phase(job, plan.choose(traces, phases=1))
         if not traces.exact - job.exact():
             return job.finish(estimated, budget, traces.exact, phases=2, traces_replayed=replayed)
-
-
-def _one_phase_of(job: Job, traces: _Traces, plan: Callable[[_Traces], ChosenBudget]) -> ChosenBudget:
-    """The same plan for a simulator whose traces cannot be run again."""
-    if isinstance(plan, _Plan):
-        return plan.choose(traces, phases=1)
-    return dataclasses.replace(plan(traces), phases=1, log_price=-math.inf)
 
 
 def _estimated(job: Job, traces: _Traces, budget: ChosenBudget) -> tuple[Columns, int]:

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from ars._native import ForkReason, LoopMethod, SiteKind
-from ars.columns import Booleans, Columns, Floats, Integers, Site, offsets
+from ars.columns import Array, Booleans, Columns, Floats, Integers, Site, offsets
 from ars.planning.choose import PilotLoop
 from ars.planning.entries import Entries
 from ars.wire import Wanted
@@ -66,12 +66,34 @@ def _below(sites: Sequence[Site], address: str) -> Booleans:
     return np.array([site.kind is SiteKind.SAMPLE and site.address.startswith(f"{address}/") for site in sites])
 
 
-def draws_per_trace(columns: Columns, sites: Sequence[Site], proposes: Callable[[Site], bool]) -> tuple[float, float]:
-    """Latents of an average trace, and those of them that have a proposal. Accepted ones only."""
+def draws_per_trace(
+    columns: Columns,
+    sites: Sequence[Site],
+    entries: Entries,
+    proposes: Callable[[Site], bool],
+    loops: Mapping[str, PilotLoop],
+) -> tuple[float, float]:
+    """Latents that an average trace draws, and requests that it makes. Rejected tries are counted as often as the pilot
+    makes them likely: the main runs' own numbers of tries must not shape a budget."""
     complete = max(int(np.count_nonzero(columns.traces["failure"] == 0)), 1)
     asked = np.array([site.kind is SiteKind.SAMPLE and proposes(site) for site in sites], np.bool_)
     drawn = columns.samples["site"]
-    return len(drawn) / complete, float(np.count_nonzero(asked[drawn])) / complete
+    draws, requests = len(drawn) / complete, float(np.count_nonzero(asked[drawn])) / complete
+    for address, count in zip(entries.addresses, np.bincount(entries.loop).tolist(), strict=False):
+        if address in loops:
+            loop = loops[address]
+            again = count / complete * (_tries(loop) - 1.0)
+            while loop.outer is not None and loop.outer in loops:
+                loop = loops[loop.outer]
+                again *= _tries(loop)
+            draws += again * loops[address].draws
+            requests += again * loops[address].asked
+    return draws, requests
+
+
+def _tries(loop: PilotLoop) -> float:
+    """Mean number of tries under q until one is accepted."""
+    return loop.tries_q / loop.accepted_q if loop.accepted_q else 1.0
 
 
 def pilot_loops(
@@ -99,7 +121,7 @@ def pilot_loops(
     """
     rows = np.repeat(np.arange(len(columns.traces)), columns.traces["n_loops"])
     top = float(log_a.max(initial=-np.inf))
-    # Traces count as in the second moment of the weights, but none for nothing: the pilot's largest may not be the run's.
+    # Traces count as in the second moment of the weights, and none for nothing: the largest may be yet to come.
     share = 0.1 + np.exp(2.0 * (log_a - top)) if np.isfinite(top) else np.ones(len(log_a))
     asked = np.array([site.kind is SiteKind.SAMPLE and proposes(site) for site in sites], np.bool_)
     starts = offsets(columns).loops
@@ -119,14 +141,14 @@ def pilot_loops(
             accepted_q=float(weight @ entries["accepted_q"]),
             tries_q=float(weight @ entries["tries_q"]),
             draws=len(drawn) / entered,
-            asked=float(np.count_nonzero(asked[drawn])) / entered,
+            asked=max(float(np.count_nonzero(asked[drawn])) / entered - 1.0, 0.0),  # the first answer is kept for all
             method=_method(entries, forks),
             outer=outer,
         )
     return found
 
 
-def _method(entries: np.ndarray, forks: bool) -> str:  # type: ignore[type-arg]
+def _method(entries: Array, forks: bool) -> str:
     """How continuations of a loop run, by what does not depend on timing."""
     if (entries["method"] == LoopMethod.IN_PLACE).any():
         return "in place"

@@ -1,9 +1,9 @@
 """A posterior that stops at an error, or when its time is up.
 
-To stop when a running estimate looks good would bias it: weights are skewed, and before the first large one has come both
-the evidence and its error look small. So the decision and the answer use different traces. Stages of growing size show how
-many traces the answer needs. Then so many fresh ones are run, and only these are reported. Their number was fixed before the
-first of them ran.
+To stop when a running estimate looks good would bias it: weights are skewed, and before the first large one has come,
+both the evidence and its error look small. So the decision and the answer use different traces. Stages of growing size
+show how many traces the answer needs. Then so many fresh ones are run, and only these are reported. Their number was
+fixed before the first of them ran.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ class _Stage(NamedTuple):
     seconds: float
 
 
-def posterior_to_target(
-    job: Job, auto: AutoBudget, clock: Callable[[], float] = time.monotonic
-) -> Posterior:
+def posterior_to_target(job: Job, auto: AutoBudget, clock: Callable[[], float] = time.monotonic) -> Posterior:
     """Runs as many traces as the error asks for, or the time allows; at most those of the job, all stages included."""
     if auto.seconds is not None and job.asked.resume is not None:
         raise ValueError("seconds= cannot be combined with resume=: how far the clock lets a run get is not repeatable")

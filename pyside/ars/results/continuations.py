@@ -68,7 +68,7 @@ def reason_in_words(reason: int, detail: int) -> str:
 def _methods(loops: Array) -> Array:
     """The method of every entry. Files of earlier versions do not have it: there, what was estimated without forks was
     estimated in place."""
-    unknown = (loops["method"] == LoopMethod.NONE) & (loops["tries_q"] > 0)
+    unknown = (loops["method"] == LoopMethod.NONE) & (loops["runs_p"] > 0)
     before = np.where(loops["forks"] > 0, LoopMethod.FORK, LoopMethod.IN_PLACE)
     return np.where(unknown, before, loops["method"])
 

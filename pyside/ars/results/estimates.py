@@ -16,11 +16,13 @@ from ars.errors import FewTracesWarning
 from ars.results import assessment, specific
 from ars.results.assessment import RunDiagnostics
 from ars.results.continuations import continuation_line
+from ars.results.corrections import corrections_line
 
 if TYPE_CHECKING:
     from ars.failures import Failures
     from ars.loops import Loops
-    from ars.posterior import AcceptanceOptions, RunInfo
+    from ars.posterior import AcceptanceOptions
+    from ars.results.run_info import RunInfo
 
 __all__ = ["Estimates"]
 
@@ -31,12 +33,13 @@ class Estimates:
     if TYPE_CHECKING:  # Posterior has these
         run: RunInfo
         columns: Columns
-        stats: dict[str, float]
         failures: Failures
         loops: Loops
         results: Mapping[str, Floats]
         latents: Mapping[str, Floats]
 
+        @property
+        def stats(self) -> dict[str, float]: ...
         @property
         def method(self) -> str: ...
         def __len__(self) -> int: ...
@@ -272,8 +275,11 @@ class Estimates:
             lines += [weighting.line(), *(f"{'':9}! {warning}" for warning in weighting.warnings)]
         if self.loops:
             lines.append(repr(self.loops))
-        if line := continuation_line(self.stats, self.columns.loops):
-            lines.append(line)
+        for line in (
+            corrections_line(self.stats, self.loops, self.columns),
+            continuation_line(self.stats, self.columns.loops),
+        ):
+            lines += [line] if line else []
         if self.failures or self.failures.incidents:
             lines.append(str(self.failures))
         return "\n".join(lines)

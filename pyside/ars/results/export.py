@@ -183,7 +183,7 @@ def _drawn(post: Posterior, log_weights: Floats, draws: int | None, seed: int) -
     if not len(post):
         reason = "the run has no traces"
     elif not np.any(log_weights > -np.inf):
-        reason = "every weight is 0: no trace explains the data"
+        reason = "every weight is 0: no trace explains the data, or no trace that does has a correction above 0"
     if reason:
         if draws is not None:
             raise ValueError(f"{draws} draws from the posterior are impossible: {reason}")
@@ -256,6 +256,7 @@ def _attributes(post: Posterior) -> Mapping[str, Any]:
         "seed": post.run.seed,
         "M": math.nan if post.run.runs_p is None else post.run.runs_p,
         "N": math.nan if post.run.tries_q is None else post.run.tries_q,
+        "budget": post.run.budget,
         "in_loops": post.run.in_loops,
         "on_failure": post.run.on_failure,
         "simulator": " ".join(post.run.simulator).encode("utf-8", "replace").decode(),

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ars._native import NO_SITE, SiteKind
+from ars.budget import ChosenBudget
 from ars.columns import Columns, Site, merge, renumber
 from ars.failures import Failures
-from ars.results.recorded import RATES
+from ars.results.corrections import budget_of
+from ars.results.recorded import DERIVED
 
 if TYPE_CHECKING:
     from ars.posterior import Traces
@@ -37,7 +39,8 @@ def concat(cls: type[_T], parts: Sequence[_T]) -> _T:
     columns = merge([_renumbered(part.columns, part.sites, sites) for part in parts])
     first = parts[0]
     stats = _stats([part.stats for part in parts])
-    whole = type(first)(columns, sites, run=first.run, stats=stats, observed=first.observed)
+    run = first.run._replace(exact=_exact(parts))
+    whole = type(first)(columns, sites, run=run, stats=stats, observed=first.observed)
     whole.failures = _failures([part.failures for part in parts])
     return whole
 
@@ -45,16 +48,21 @@ def concat(cls: type[_T], parts: Sequence[_T]) -> _T:
 # ---- do they belong together? ----------------------------------------------------------------------------------------
 
 
-_NAMES = {"runs_p": "M of the budget", "tries_q": "N of the budget"}  # fields of RunInfo, as the user knows them
+_COMPARED_LATER = frozenset({"runs_p", "tries_q", "budget", "exact", "proposals", "proposed", "build"})
 
 
 def _differences(one: Traces, other: Traces) -> list[str]:
     """Everything in which two parts cannot be parts of one run, in words."""
     found = [
-        f"{_NAMES.get(name, name)} is {mine!r} and {theirs!r}"
+        f"{name} is {mine!r} and {theirs!r}"
         for name, mine, theirs in zip(one.run._fields, one.run, other.run, strict=True)
-        if mine != theirs and name not in ("proposals", "proposed", "build")
+        if mine != theirs and name not in _COMPARED_LATER
     ]
+    budgets = [budget_of(one.run), budget_of(other.run)]
+    if budgets[0] != budgets[1]:
+        chosen = any(isinstance(budget, ChosenBudget) for budget in budgets)
+        how = "s differ" if chosen else f" is {budgets[0]!r} and {budgets[1]!r}"
+        found.append(f"the budget{how} (give budget=parts[0].budget to the other runs)")
     if one.run.proposals != other.run.proposals:
         found.append("the proposals differ")
     if one.run.build != other.run.build and one.run.build and other.run.build:
@@ -75,6 +83,28 @@ def _check_numbers(parts: Sequence[Traces]) -> None:
         raise ValueError(
             f"{len(twice):,} traces are in more than one part: {listed}. Parts need different numbers: use first_trace="
         )
+
+
+def _exact(parts: Sequence[Traces]) -> tuple[str, ...]:
+    """The loops in which no part proposed anything.
+
+    A part that never met a loop does not know whether it is exact. If one part estimated a loop, something in it can be
+    proposed: the entries in another part that took it for exact lack their corrections.
+    """
+    if all(part.run.exact == parts[0].run.exact for part in parts):
+        return parts[0].run.exact
+    loops = [{site.address for site in part.sites if site.kind == SiteKind.LOOP} for part in parts]
+    proposed = set().union(*(met - set(part.run.exact) for met, part in zip(loops, parts, strict=True)))
+    for i, part in enumerate(parts):
+        ids = [s.id for s in part.sites if s.kind == SiteKind.LOOP and s.address in proposed & set(part.run.exact)]
+        entered = np.intersect1d(part.columns.loops["site"], ids).tolist()
+        if entered:
+            listed = ", ".join(f'"{site.address}"' for site in part.sites if site.id in entered)
+            raise ValueError(
+                f"part {i} has no estimates for loop {listed}: it met no proposed latent there, and another part did. "
+                "Run all traces in one run"
+            )
+    return tuple(sorted(set().union(*(part.run.exact for part in parts)) - proposed))
 
 
 # ---- sites -----------------------------------------------------------------------------------------------------------
@@ -130,7 +160,7 @@ def _failures(parts: Sequence[Failures]) -> Failures:
 
 def _stats(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Counters and seconds are sums, and the fewest workers are the fewest of all. Rates follow from them, later."""
-    names = dict.fromkeys(name for part in parts for name in part if name not in RATES)
+    names = dict.fromkeys(name for part in parts for name in part if name not in DERIVED)
     found: dict[str, float] = {}
     for name in names:
         known = [part[name] for part in parts if name in part]

@@ -14,7 +14,12 @@ It holds for every state at entry, and, because a^2/b is convex in a and b toget
 above 1 means states above 1. It needs a q that can draw all that p can, which Theorem 1 assumes as well.
 
 A single rejected try's p/q is known where the main run had exactly one. That is so with probability q(A) (1 - q(A))
-given the state, so averages over such entries weigh states by q(A); the others are weighed alike, by K/N.
+given the state, so averages over such entries weigh states by q(A); the others are weighed alike, by an unbiased
+estimate of q(A) (``accepted_share``).
+
+Only entries with runs under p count, on both sides: p(R) and q(R) must be averages over the same states. If entries
+were chosen by their weights, these are the states of the chosen ones. That is allowed: the choice depends on what was
+accepted, which is independent of the number of tries, of the rejected draws and of the continuations, given the state.
 
 Limits are three standard errors from the mean, of means of bounded numbers; counts have limits of their own.
 """
@@ -28,7 +33,7 @@ import numpy as np
 
 from ars.columns import Array, Floats
 
-__all__ = ["lower_bound", "unseen_share"]
+__all__ = ["accepted_share", "lower_bound", "unseen_share"]
 
 _SIGMAS: Final = 3.0
 _BOUNDS: Final = tuple(2.0**i for i in range(-2, 11))  # t, for p/q: from 1/4 to 1024
@@ -58,17 +63,40 @@ def _rejected_under_p(loops: Array) -> Floats:
     return np.where(runs > 1.0, several, tries > 1.0)
 
 
+def accepted_share(loops: Array, *, until_accepted: bool = False) -> Floats:
+    """Estimate q(A) without bias, from 0 to 1, for every entry.
+
+    Parameters
+    ----------
+    loops : array of struct ars_wire_loop
+        Loop entries.
+    until_accepted : bool
+        Whether the continuations under q ran until R were accepted (default: False, N tries were made).
+
+    Returns
+    -------
+    array
+        K/N; or R / (L + tries_q - 1), with the L tries of the main run. An entry without tries under q has its main
+        run's first try: 1 if it was accepted, else 0.
+    """
+    accepted, tries = loops["accepted_q"].astype(np.float64), loops["tries_q"].astype(np.float64)
+    if until_accepted:
+        tries = tries + loops["tries"] - 1.0
+    share: Floats = (loops["tries"] == 1).astype(np.float64)
+    return np.divide(accepted, tries, out=share, where=loops["tries_q"] > 0)
+
+
 def _usable(loops: Array) -> Array:
-    return loops[(loops["tries_q"] > 0) & (loops["runs_p"] > 0)]
+    return loops[loops["runs_p"] > 0]
 
 
-def lower_bound(loops: Array) -> float:
+def lower_bound(loops: Array, *, until_accepted: bool = False) -> float:
     """What S_pq is at least, in some states, if q covers p; 0 if the entries do not say."""
     loops = _usable(loops)
     if len(loops) < _LEAST_ENTRIES:
         return 0.0
     rejected_p = _rejected_under_p(loops)
-    accepted_q = loops["accepted_q"] / loops["tries_q"]
+    accepted_q = accepted_share(loops, until_accepted=until_accepted)
     bound = _lower(rejected_p) ** 2 / _upper(1.0 - accepted_q)
     # the same for parts of the rejected region, with states weighed by q(A)
     weighed_p = _lower(accepted_q * rejected_p)
@@ -97,16 +125,15 @@ def _single(loops: Array) -> tuple[Array, Floats]:
         return known, np.where(known, np.exp(np.where(known, loops["log_ratio_rejected"], 0.0)), 0.0)
 
 
-def unseen_share(loops: Array) -> float:
+def unseen_share(loops: Array, *, until_accepted: bool = False) -> float:
     """A lower limit of the share of p that is rejected and that the tries under q do not account for; 0 if they may."""
     loops = _usable(loops)
     if len(loops) < _LEAST_ENTRIES:
         return 0.0
-    weighed = (loops["accepted_q"] / loops["tries_q"]) * _rejected_under_p(loops)
+    accepted_q = accepted_share(loops, until_accepted=until_accepted)
     known, ratio = _single(loops)
-    seen = np.where(known, ratio, 0.0)
-    difference = weighed - seen
+    difference = accepted_q * _rejected_under_p(loops) - np.where(known, ratio, 0.0)
     if not np.isfinite(difference).all():
         return 0.0
     missing = float(difference.mean()) - _SIGMAS * float(difference.std(ddof=1)) / math.sqrt(len(difference))
-    return max(missing, 0.0) / max(float((loops["accepted_q"] / loops["tries_q"]).mean()), 1e-300)
+    return max(missing, 0.0) / max(float(accepted_q.mean()), 1e-300)

@@ -11,9 +11,10 @@ from ars._native import SiteKind
 from ars.columns import Columns, Floats, Key, Site, values_of
 from ars.results.continuations import refused
 
-__all__ = ["RATES", "Recorded", "complete_stats"]
+__all__ = ["DERIVED", "Recorded", "complete_stats"]
 
-RATES = ("requests_per_message", "traces_per_second")
+# Statistics that are not sums over traces: they are computed again for traces that are put together, or read.
+DERIVED = ("requests_per_message", "traces_per_second", "loops_estimated", "zero_weights", "correction_variance")
 
 
 class Recorded(Mapping[str, Floats]):
@@ -40,13 +41,17 @@ class Recorded(Mapping[str, Floats]):
 def complete_stats(stats: Mapping[str, float], columns: Columns) -> dict[str, float]:
     """The run's counters, what the traces say of themselves, and what follows. Traces of hosts that were lost, or that
     an earlier run had kept, tell as much as others."""
-    full = dict(stats)
+    full = {name: value for name, value in stats.items() if name not in DERIVED}
     full.setdefault("traces", len(columns.traces))
+    full.setdefault("traces_replayed", 0)
     full.setdefault("snapshots", int(columns.traces["snapshots"].sum()))
     for name in ("rewinds", "forks", "tries_q", "tries_p"):
         full.setdefault(name, int(columns.loops[name].sum()))
     full.setdefault("continuations", full["rewinds"] + full["forks"])
     full.setdefault("rewinds_refused", int(np.count_nonzero(refused(columns.loops))))
+    estimated = columns.loops["runs_p"] > 0
+    full.setdefault("entries_estimated", int(np.count_nonzero(estimated)))
+    full["loops_estimated"] = len(np.unique(columns.loops["site"][estimated]))
     return full | _rates(full)
 
 

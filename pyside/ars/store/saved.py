@@ -26,6 +26,8 @@ from ars.columns import Array, Columns, Site, empty, offsets
 from ars.errors import StorageError
 from ars.failures import Failure, Failures
 from ars.results import export
+from ars.results.corrections import budget_of
+from ars.results.run_info import RunInfo
 from ars.store.files import not_written
 from ars.store.older import unknown
 
@@ -206,13 +208,13 @@ def _about(source: Path, variables: Mapping[str, Array], attributes: Mapping[str
 
 
 def _unpacked(cls: type[_P], source: Path, variables: Mapping[str, Array], about: Mapping[str, Any]) -> _P:
-    from ars.posterior import RunInfo
-
     arrays = {name: _checked(source, name, variables, said) for name, said in about["variables"].items()}
     columns = _columns(source, arrays)
     if unknown := sorted(set(about["run"]) - set(RunInfo._fields)):
         raise StorageError(f"{source} is of a newer version of libars: this one does not know {', '.join(unknown)}")
-    run = RunInfo(**{**about["run"], "simulator": tuple(about["run"]["simulator"])})
+    lists = {name: tuple(about["run"].get(name, ())) for name in ("simulator", "exact")}
+    run = RunInfo(**{**about["run"], **lists})
+    budget_of(run)  # raises ValueError if it is not one
     observed: dict[str, npt.NDArray[np.float64]] = {}
     begin = 0
     for name, shape in about["observed"].items():

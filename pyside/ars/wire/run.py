@@ -159,9 +159,9 @@ def decode_run(frame: Bytes) -> tuple[int, RunConfig]:
     raw = np.frombuffer(frame, dtype=dtype, count=1)[0]
     if header.run == 0:
         refuse(kind, "run is 0")
+    _check_settings(raw)
     if header.count and not int(raw["flags"]) & RunFlag.POSTERIOR:
         refuse(kind, "observed data in a run without the POSTERIOR flag")
-    _check_settings(raw)
     body = memoryview(frame)[dtype.itemsize :]
     observed, at = _decode_observed(body, header.count)
     budgets, at = _decode_budgets(body, at, int(raw["n_budgets"]))

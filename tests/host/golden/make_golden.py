@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MAGIC = 0x31535241
-VERSION = 2
+VERSION = 3
 (HELLO, WELCOME, RUN, SITES, STEPS, REPLIES, TRACES, DONE, CANCEL, QUIT, ERROR) = range(1, 12)
 POSTERIOR, PROPOSE_PRIOR, LOOPS_PRIOR, ESTIMATE, RECORD_PRIORS, RECORD_REJECTED, ASK_AHEAD = 1, 2, 4, 8, 16, 32, 64
-REWIND, CHECK = 128, 256
+REWIND, CHECK, PILOT = 128, 256, 512
 SAMPLE, OBSERVE, RESULT, LOOP = 1, 2, 3, 4
 UNIFORM, NORMAL, CATEGORICAL, TRUNCATED_NORMAL, SCALED_BETA, MIXTURE, PRIOR = 1, 2, 4, 12, 13, 14, 15
 NO_SITE = 0x7FFFFFFF
@@ -53,6 +53,15 @@ def welcome(version: int = VERSION, reserved: int = 0) -> bytes:
     return frame(WELCOME, struct.pack("<HHI", version, reserved, 0))
 
 
+def budget(address: bytes, runs_p: int = 0, tries_q: int = 0, accepted_q: int = 0, *, size: int | None = None) -> bytes:
+    return struct.pack("<4I", len(address) if size is None else size, runs_p, tries_q, accepted_q) + pad(address)
+
+
+def listed(trace: int, *tries: int, n_tries: int | None = None, reserved: int = 0) -> bytes:
+    n_tries = len(tries) if n_tries is None else n_tries
+    return struct.pack("<QII", trace, n_tries, reserved) + pad(struct.pack(f"<{len(tries)}I", *tries))
+
+
 def run(
     number: int = 1,
     *,
@@ -62,22 +71,30 @@ def run(
     flags: int = POSTERIOR | ESTIMATE,
     tries_q: int = 10,
     runs_p: int = 2,
+    accepted_q: int = 0,
     max_workers: int = 0,
     max_tries: int = 1000,
     timeout: float = 60.0,
     try_timeout: float = 5.0,
     max_rejected: int = 0,
-    reserved: int = 0,
     observed: dict[bytes, list[float]] | None = None,
+    budgets: list[bytes] | None = None,
+    listing: list[bytes] | None = None,
     count: int | None = None,
+    n_budgets: int | None = None,
+    n_listed: int | None = None,
+    tail: bytes = b"",
 ) -> bytes:
-    data = observed or {}
-    body = struct.pack("<QQQIIIIQ", seed, first, n, flags, tries_q, runs_p, max_workers, max_tries)
+    data, budgets, listing = observed or {}, budgets or [], listing or []
+    n_budgets = len(budgets) if n_budgets is None else n_budgets
+    n_listed = len(listing) if n_listed is None else n_listed
+    body = struct.pack("<QQQIIIIQ", seed, first, n, flags, runs_p, tries_q, accepted_q, max_tries)
     body += struct.pack("<dd", timeout, try_timeout)
-    body += struct.pack("<II", max_rejected, reserved)
+    body += struct.pack("<IIII", max_workers, max_rejected, n_budgets, n_listed)
     body += b"".join(struct.pack("<II", len(name), len(values)) for name, values in data.items())
     body += b"".join(pad(name) for name in data)
     body += b"".join(struct.pack(f"<{len(values)}d", *values) for values in data.values())
+    body += b"".join(budgets) + b"".join(listing) + tail
     return frame(RUN, body, len(data) if count is None else count, number)
 
 
@@ -156,9 +173,12 @@ def loop(
     *,
     method: int = 1,
     reason: int = 2,
+    runs_p: int = 2,
+    tries_p: int = 5,
+    s_pq_main: float = 0.5,
 ) -> bytes:
-    body = struct.pack("<IIiIQdQQQQd", site_id, 0, parent, 5, tries, -0.75, tries_q, accepted_q, 2, 5, 1.5)
-    return body + struct.pack("<IHHiI", 3, method, reason, 41, 12)
+    body = struct.pack("<IIiIQdQQQQd", site_id, 0, parent, 5, tries, -0.75, tries_q, accepted_q, runs_p, tries_p, 1.5)
+    return body + struct.pack("<IHHiId", 3, method, reason, 41, 12, s_pq_main)
 
 
 def rejected_try(
@@ -238,6 +258,13 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
     recording = PROPOSE_PRIOR | RECORD_PRIORS | RECORD_REJECTED
     yield "run_check", [run(4, flags=POSTERIOR | ESTIMATE | REWIND | CHECK)]
     yield "run_rejected", [run(3, flags=recording, tries_q=0, runs_p=0, max_rejected=64)]
+    yield "run_accepted", [run(5, tries_q=0, accepted_q=3)]
+    yield "run_none_accepted", [run(5, tries_q=0, runs_p=2**30 - 1, flags=ESTIMATE | PILOT)]
+    budgets = [budget(b"loop"), budget(b"loop/a", 1, 7), budget(b"loop2", 2, 0, 5), budget("\u00e9".encode(), 3)]
+    yield "run_budgets", [run(6, observed={b"y": [0.5]}, budgets=budgets)]
+    listing = [listed(3), listed(4, 1, 0, 2**32 - 1), listed(2**63, 5, 6), listed(2**64 - 2)]
+    yield "run_listed", [run(7, first=3, n=4, listing=listing)]
+    yield "run_all_parts", [run(8, first=3, n=4, observed={b"y": [0.5]}, budgets=budgets, listing=listing)]
     yield "sites", [sites(*GOOD_SITES)]
     yield "steps", [steps(step(17, 0, prior), step(18, 1, dist(UNIFORM, -1.0, 1.0), [(0, 0, 0.5), (0, 1, -0.5)]))]
     yield "steps_tell_only", [steps(step(19, NO_SITE, b"", [(0, i, float(i)) for i in range(128)]))]
@@ -266,12 +293,13 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
 
 def broken_frames() -> Iterator[tuple[str, str, bytes]]:
     yield "bad_magic", "magic", frame(QUIT, magic=0x32535241)
-    yield "bad_version", "version 3 outside HELLO, WELCOME and ERROR", frame(QUIT, version=3)
+    yield "bad_version", "version 4 outside HELLO, WELCOME and ERROR", frame(QUIT, version=4)
+    yield "bad_version_older", "version 2 outside HELLO, WELCOME and ERROR", frame(QUIT, version=2)
     yield "bad_type", "type 12", frame(12)
     yield "short_header", "fewer bytes than a header", frame(QUIT)[:23]
     yield "empty", "no bytes", b""
     yield "size_too_large", "the header's size is more than the frame", frame(QUIT, size=32)
-    yield "size_too_small", "the header's size is less than the frame", frame(RUN, run()[24:], 0, 1, size=96 - 8)
+    yield "size_too_small", "the header's size is less than the frame", frame(RUN, run()[24:], 0, 1, size=104 - 8)
     yield "hello_truncated", "HELLO is cut", frame(HELLO, hello()[24:64])
     yield "hello_versions_reversed", "version_min above version_max", hello(3, 2)
     yield "hello_no_workers", "0 workers", hello(workers=0)
@@ -290,15 +318,19 @@ def broken_runs() -> Iterator[tuple[str, str, bytes]]:
     yield "run_number_0", "run number 0", run(0)
     yield "run_no_traces", "0 traces", run(n=0)
     yield "run_overflow", "first_trace + n_traces overflows", run(first=2**64 - 2, n=5)
-    yield "run_unknown_flag", "an unknown flag", run(flags=512)
-    yield "run_no_budget", "ESTIMATE with N = 0", run(tries_q=0)
-    yield "run_large_budget", "N needs more than 31 bits", run(tries_q=2**31)
+    yield "run_unknown_flag", "an unknown flag", run(flags=1024)
+    yield "run_no_budget", "ESTIMATE with M = 0", run(runs_p=0, tries_q=0)
+    yield "run_no_runs", "N without M", run(flags=PROPOSE_PRIOR, runs_p=0)
+    yield "run_large_runs", "M needs more than 30 bits", run(runs_p=2**30)
+    yield "run_large_budget", "N needs more than 30 bits", run(tries_q=2**30)
+    yield "run_large_accepted", "R needs more than 30 bits", run(tries_q=0, accepted_q=2**30)
+    yield "run_both_budgets", "N and R", run(accepted_q=1)
+    yield "run_pilot_alone", "PILOT without ESTIMATE", run(flags=PILOT)
     yield "run_no_tries", "max_tries 0", run(max_tries=0)
     yield "run_rejected_none", "RECORD_REJECTED with max_rejected 0", run(flags=PROPOSE_PRIOR | RECORD_REJECTED)
     yield "run_rejected_unasked", "max_rejected without RECORD_REJECTED", run(flags=PROPOSE_PRIOR, max_rejected=3)
     yield "run_rewind_alone", "REWIND without ESTIMATE", run(flags=REWIND)
     yield "run_check_alone", "CHECK without REWIND", run(flags=ESTIMATE | CHECK)
-    yield "run_reserved", "reserved is not 0", run(reserved=1)
     yield "run_nan_timeout", "trace_timeout is NaN", run(timeout=NAN)
     yield "run_negative_timeout", "trace_timeout is negative", run(timeout=-1.0)
     yield "run_nan_try_timeout", "try_timeout is NaN", run(try_timeout=NAN)
@@ -310,6 +342,45 @@ def broken_runs() -> Iterator[tuple[str, str, bytes]]:
     yield "run_nan_data", "an observed value is NaN", run(observed={b"y": [NAN]})
     good = run(observed={b"y": [1.0, 2.0]})
     yield "run_values_missing", "fewer values than announced", frame(RUN, good[24:-8], 1, 1)
+    yield "run_tail", "bytes after the last part", run(tail=bytes(8))
+    yield from broken_budgets()
+    yield from broken_lists()
+
+
+def broken_budgets() -> Iterator[tuple[str, str, bytes]]:
+    a, b = budget(b"a", 1, 2), budget(b"b", 1, 2)
+    yield "run_budget_twice", "a budget comes twice", run(budgets=[a, b, b])
+    yield "run_budget_order", "budgets out of order", run(budgets=[b, a])
+    yield "run_budget_prefix", "a longer address first", run(budgets=[budget(b"a/b"), a])
+    yield "run_budget_missing", "fewer budgets than announced", run(budgets=[a], n_budgets=2)
+    yield "run_budget_more", "more budgets than announced", run(budgets=[a, b], n_budgets=1)
+    yield "run_budget_many", "65537 budgets", run(budgets=[a], n_budgets=65537)
+    yield "run_budget_both", "N and R in a budget", run(budgets=[budget(b"a", 1, 2, 3)])
+    yield "run_budget_no_runs", "R without M in a budget", run(budgets=[budget(b"a", 0, 0, 3)])
+    yield "run_budget_large", "M of a budget needs more than 30 bits", run(budgets=[budget(b"a", 2**30, 1)])
+    yield "run_budget_name_empty", "an address of 0 bytes", run(budgets=[budget(b"", 1, 2)])
+    yield "run_budget_name_long", "an address of 1025 bytes", run(budgets=[budget(b"a" * 1025, 1, 2)])
+    yield "run_budget_name_cut", "an address runs past the frame", run(budgets=[budget(b"a", 1, 2, size=9)])
+    yield "run_budget_name_not_utf8", "an address that is not UTF-8", run(budgets=[budget(b"a\xff", 1, 2)])
+    yield "run_budget_padding", "padding that is not 0", run(budgets=[a[:-1] + b"!"])
+
+
+def broken_lists() -> Iterator[tuple[str, str, bytes]]:
+    def of(*listing: bytes, first: int = 3, n: int | None = None, n_listed: int | None = None) -> bytes:
+        return run(first=first, n=len(listing) if n is None else n, listing=list(listing), n_listed=n_listed)
+
+    a, b = listed(3, 1, 2), listed(5, 4)
+    yield "run_listed_fewer", "not all traces are listed", of(a, b, n=3)
+    yield "run_listed_missing", "fewer listed traces than announced", of(a, b, n=3, n_listed=3)
+    yield "run_listed_more", "more listed traces than announced", of(a, b, n=1, n_listed=1)
+    yield "run_listed_twice", "a listed trace comes twice", of(a, a)
+    yield "run_listed_order", "listed traces descend", of(a, b, listed(4))
+    yield "run_listed_first", "first_trace is not the first of the list", of(a, b, first=2)
+    yield "run_listed_overflow", "trace number 2^64 - 1", of(a, listed(2**64 - 1))
+    yield "run_listed_reserved", "reserved is not 0", of(listed(3, reserved=1))
+    yield "run_listed_tries_missing", "fewer tries than announced", of(listed(3, 1, 2, n_tries=4))
+    yield "run_listed_tries_overflow", "n_tries runs past the frame", of(listed(3, n_tries=2**32 - 1))
+    yield "run_listed_padding", "padding that is not 0", of(listed(3, 1, 2, n_tries=1))
 
 
 def broken_sites() -> Iterator[tuple[str, str, bytes]]:
@@ -433,6 +504,8 @@ def broken_traces() -> Iterator[tuple[str, str, list[bytes]]]:
     yield "traces_loop_parent", "a loop that is its own parent", traces(changed(4, loop(parent=0)))
     yield "traces_loop_tries", "a loop of 0 tries", traces(changed(4, loop(tries=0)))
     yield "traces_loop_accepted", "more accepted than tried", traces(changed(4, loop(accepted_q=11)))
+    yield "traces_loop_main", "s_pq_main is NaN", traces(changed(4, loop(s_pq_main=NAN)))
+    yield "traces_loop_main_negative", "s_pq_main is negative", traces(changed(4, loop(s_pq_main=-1.0)))
     yield "traces_loop_method", "method 6", traces(changed(4, loop(method=6)))
     yield "traces_loop_reason", "reason 12", traces(changed(4, loop(reason=12)))
     yield "traces_values", "values that belong to nobody", traces(changed(2, values(2, 0, 0.0)))

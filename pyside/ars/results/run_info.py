@@ -1,0 +1,23 @@
+"""How a run was asked for, as its result remembers it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["RunInfo"]
+
+
+class RunInfo(NamedTuple):
+    """How a run was asked for."""
+
+    seed: int
+    runs_p: int | None  # M of a fixed budget
+    tries_q: int | None  # N of a fixed budget
+    in_loops: str  # who proposes inside loops: "proposal" or "prior"
+    on_failure: str  # "raise", "zero" or "skip"
+    simulator: tuple[str, ...]  # the executable and its arguments
+    proposals: str = ""  # JSON: the identity of whatever proposes (ars.store.identity.proposed_by)
+    proposed: bool = True  # False: the prior proposed every latent, so that the correction of every loop is 1
+    build: str = ""  # a digest of the simulator's code; "": not known, as where it is started elsewhere
+    budget: str = ""  # JSON (ars.budget.budget_to_json); "": nothing was estimated, or see runs_p and tries_q
+    exact: tuple[str, ...] = ()  # addresses of loops in which nothing was proposed, so that their correction is 1
