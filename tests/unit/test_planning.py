@@ -298,6 +298,16 @@ def test_a_few_huge_weights_do_not_starve_the_rest() -> None:
     assert (plan({"a": pilot_loop()}, log_a[:50], few, phases=2).decide(log_a[:50], few).log_keep > -1e-6).all()
 
 
+def test_the_first_traces_keep_their_share_of_what_all_keep() -> None:
+    log_a = np.random.default_rng(4).normal(0, 4, 1000)
+    of = all_enter(1000, "a")
+    given = {"trace_draws": 5.0, "trace_asked": 5.0, "network": True, "auto": Budget.auto(phases=2)}
+    few, many = (choose({"a": pilot_loop()}, log_a, of, **given, total=total) for total in (None, 100_000))
+    kept_few, kept_many = (np.exp(each.decide(log_a, of).log_keep).sum() for each in (few, many))
+    assert kept_few == pytest.approx(400, rel=1e-3)
+    assert kept_many < 100
+
+
 def test_levels_are_few() -> None:
     log_a = np.random.default_rng(5).normal(0, 5, 5000)
     budget = plan({"a": pilot_loop(0.1, 0.1, "in place")}, log_a, all_enter(5000, "a"), phases=2)
