@@ -316,6 +316,8 @@ def budget_to_json(budget: Budget | ChosenBudget | None) -> str:
     if isinstance(budget, Budget):
         fixed = {"kind": "fixed", "M": budget.M, "N": budget.N, "R": budget.R, "reuse": budget.reuse}
         return json.dumps(fixed, allow_nan=False)
+    if not isinstance(budget, ChosenBudget):
+        raise TypeError(f"only a fixed or a chosen budget can be kept, not {budget!r}")
     chosen = {
         "kind": "chosen",
         "phases": budget.phases,
