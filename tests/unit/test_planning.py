@@ -136,6 +136,8 @@ def test_a_trace_is_kept_by_its_number_alone() -> None:
     traces = np.arange(20_000, dtype=np.uint64)
     log_keep = np.log(np.full(len(traces), 0.3))
     found = kept(3, traces, log_keep)
+    # stream 1: a saved run is decided in the same way for ever
+    assert (found == (_native.named_uniforms(3, traces, 1) < 0.3)).all()
     assert abs(found.mean() - 0.3) < 4 * math.sqrt(0.21 / len(traces))
     assert (kept(3, traces[::-7].copy(), log_keep[::-7]) == found[::-7]).all()
     assert (kept(4, traces, log_keep) != found).any()
