@@ -66,13 +66,17 @@ def looping(number: int, method: int) -> Columns:
     return columns
 
 
-def test_chunks_from_before_loops_said_how_they_were_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [72, 88])  # without the method and its reasons; without s_pq_main
+def test_chunks_from_before_loops_had_all_their_fields(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     new = looping(4, 0)
-    names = [name for name in new.loops.dtype.names or () if new.loops.dtype.fields[name][1] < 72]
+    new.loops["s_pq_main"] = np.nan  # 0 would be a measurement
+    names = [name for name in new.loops.dtype.names or () if new.loops.dtype.fields[name][1] < size]
     old = np.zeros(1, [(name, new.loops.dtype[name]) for name in names])
     for name in names:
         old[name] = new.loops[name]
-    assert old.itemsize == 72
+    assert old.itemsize == size
     with monkeypatch.context() as patch, KeptRun(tmp_path, ABOUT, failed_too=True) as run:
         patch.setitem(shards._ITEMS, "loops", old.dtype)
         run.keep(new._replace(loops=old), SITES)

@@ -82,7 +82,11 @@ def run_identity(
         "seed": config.seed,
         "first_trace": config.first_trace,
         **_wanted_identity(config.wanted),
-        **({"budgets": {name: _wanted_identity(each) for name, each in config.budgets.items()}} if config.budgets else {}),
+        **(
+            {"budgets": {name: _wanted_identity(each) for name, each in config.budgets.items()}}
+            if config.budgets
+            else {}
+        ),
         "flags": flags,
         "limits": limits.of_a_trace() | _inherited_limits(),
         "observe": data_identity(observed),
