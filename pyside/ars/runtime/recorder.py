@@ -49,9 +49,9 @@ class Keeper(Protocol):
 class Recorder:
     """Takes in finished traces, and says when a failure means to stop.
 
-    The traces of the run are ``first`` to ``first + total - 1``, unless the run has a list. They may come from several families of processes, one
-    after another. A family that is started for this run gets ``sites``, and keeps their ids. If traces are kept, those
-    of a family that was there before are brought to the same ids.
+    The traces of a run without a list are ``first`` to ``first + total - 1``. They may come from several families of
+    processes, one after another. A family that is started for this run gets ``sites``, and keeps their ids. If traces
+    are kept, those of a family that was there before are brought to the same ids.
     """
 
     def __init__(
