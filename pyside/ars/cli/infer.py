@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import numpy as np
 
 from ars.arguments import InLoops
-from ars.budget import Budget
+from ars.budget import AutoBudget
+from ars.cli.budget_words import MOST_TRACES_UNTIL, add_auto, add_budget, budget_of, parsed, words_of
 from ars.cli.options import (
     UsageError,
     add_continuations,
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
     from ars.posterior import Posterior
 
 HELP = "Infer what a simulator did, given data."
+_TRACES = 10_000  # unless told otherwise
 
-
-_CODES = """exit codes: 0 all went well; 1 the run failed, or no trace has weight; 2 wrong arguments; 3 --require-ess or
---require-k was missed (all files are written, and the table is printed); 130 interrupted; 141 the reader of the output
-went away (all files are written)"""
+_CODES = """exit codes: 0 all went well; 1 the run failed, or no trace has weight; 2 wrong arguments; 3 --require-ess,
+--require-k or --error was missed (all files are written, and the table is printed); 130 interrupted; 141 the reader of
+the output went away (all files are written)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser, needed=False)
     add_workers(parser)
     add_data(parser)
-    parser.add_argument("--traces", type=at_least(1), default=10_000, metavar="N", help="default: 10,000")
+    add_budget(parser, "default: auto")
+    add_auto(parser)
+    parser.add_argument(
+        "--traces",
+        type=at_least(1),
+        metavar="N",
+        help=f"number of traces (default: {_TRACES:,}); with --error or --seconds the maximum (default: "
+        f"{MOST_TRACES_UNTIL:,})",
+    )
     add_on_failure(parser)
     add_seed(parser)
     parser.add_argument(
@@ -108,30 +117,26 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--observe-file", type=Path, metavar="FILE", help="data: .json, name -> numbers, or .npz")
     parser.add_argument(
-        "--budget",
-        type=at_least(1),
-        nargs=2,
-        metavar=("M", "N"),
-        help=f"of every loop (default: {Budget().M} {Budget().N}); no effect without --network",
-    )
-    parser.add_argument(
         "--in-loops",
         choices=get_args(InLoops),
         help=f"who proposes in loops (default: {PosteriorOptions.in_loops})",
     )
 
 
-def run_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of ``Simulator.posterior`` that the options of ``add_data`` name, but for the data."""
+def run_options(arguments: argparse.Namespace, standard: str = "auto") -> dict[str, Any]:
+    """The arguments of ``Simulator.posterior`` that the options of ``add_data`` and ``add_budget`` name, but for the
+    data. ``standard``: the budget where none is given."""
     return {
+        "budget": budget_of(arguments, standard),
         "network": read_network(arguments),
-        "budget": Budget(*(arguments.budget or ())),
         "in_loops": arguments.in_loops or PosteriorOptions.in_loops,
     }
 
 
 def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """The options of ``add_data`` that were given, as words of a command line."""
+    """The options of ``add_data`` and ``add_budget`` that were given, as words of a command line for ``ars replay``.
+
+    An automatic budget is not among them: a trace alone has no plan. The run adds the budget that its trace had."""
     words: list[str] = []
     for name, value in arguments.observe:
         numbers = value if isinstance(value, list) else [value]
@@ -139,8 +144,8 @@ def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     for name in ("observe_file", "network", "in_loops"):
         if getattr(arguments, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
-    if arguments.budget is not None:
-        words += ["--budget", *map(str, arguments.budget)]
+    if arguments.budget is not None and not isinstance(budget := parsed(arguments.budget), AutoBudget):
+        words += words_of(budget)
     return tuple(words)
 
 
@@ -302,6 +307,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     check_simulator(arguments)
     data = read_data(arguments)
+    if arguments.traces is None:
+        until = arguments.error is not None or arguments.seconds is not None
+        arguments.traces = MOST_TRACES_UNTIL if until else _TRACES
     kept = complete = True
     try:
         post = _posterior(arguments, data)
