@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ars.budget import AutoBudget, Budget, Costs
 from ars.cli.options import UsageError, at_least, positive
+from ars.errors import StorageError
 
 __all__ = ["FORMS", "MOST_TRACES_UNTIL", "add_auto", "add_budget", "budget_of", "joined", "parsed", "words_of"]
 
@@ -198,8 +199,8 @@ def budget_of(arguments: argparse.Namespace, standard: str = _AUTO) -> Budget | 
     if "costs" in given:
         try:
             given["costs"] = Costs.load(given["costs"])
-        except ValueError as error:
-            raise UsageError(f"--costs: {error}") from None
+        except StorageError as error:
+            raise UsageError(f"--costs {error}") from None
     try:
         return Budget.auto(**{"of" if name == "error_of" else name: value for name, value in given.items()})
     except (TypeError, ValueError) as error:
