@@ -33,7 +33,7 @@ class Command(Protocol):
 class _Parser(argparse.ArgumentParser):
     """With an option that takes one word or two numbers, whatever follows it."""
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def,override]
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         from ars.cli.budget_words import joined
 
         return super().parse_known_args(joined(sys.argv[1:] if args is None else args), namespace)
