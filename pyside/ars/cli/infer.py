@@ -255,10 +255,8 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
     from ars.cli.show import document
 
     partial = cast("Posterior | None", interrupt.partial)
-    print(
-        f"ars infer: interrupted after {len(partial) if partial else 0:,} of {arguments.traces:,} traces",
-        file=sys.stderr,
-    )
+    done, asked = len(partial) if partial else 0, f"{_at_most(arguments)}{arguments.traces:,}"
+    print(f"ars infer: interrupted after {done:,} of {asked} traces", file=sys.stderr)
     if partial is not None and len(partial):
         if arguments.out is not None:  # before anything is printed: nobody may be there to read it
             partial.save(arguments.out)
@@ -267,6 +265,10 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
     if arguments.resume is not None:
         print(f"the finished traces are in {arguments.resume}; the same command goes on with them", file=sys.stderr)
     return 130
+
+
+def _at_most(arguments: argparse.Namespace) -> str:
+    return "at most " if arguments.error is not None or arguments.seconds is not None else ""
 
 
 def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posterior, bool]:
@@ -308,8 +310,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_simulator(arguments)
     data = read_data(arguments)
     if arguments.traces is None:
-        until = arguments.error is not None or arguments.seconds is not None
-        arguments.traces = MOST_TRACES_UNTIL if until else _TRACES
+        arguments.traces = MOST_TRACES_UNTIL if _at_most(arguments) else _TRACES
     kept = complete = True
     try:
         post = _posterior(arguments, data)
@@ -332,6 +333,14 @@ def run(arguments: argparse.Namespace) -> int:
     return code if kept else code or 1
 
 
+def _missed_error(post: Posterior, wanted: float | None) -> list[str]:
+    """That the run has not reached its error, if so."""
+    reached = post.stats.get("error_reached", 0.0)
+    if wanted is None or reached <= wanted:
+        return []
+    return [f"the relative error is {reached:.2g}, but --error {wanted:g}"]
+
+
 def _show(post: Posterior, arguments: argparse.Namespace, *, complete: bool, written: bool) -> int:
     """Prints the results. Returns the exit code."""
     from ars.cli.show import document, missed_requirements, table
@@ -341,6 +350,7 @@ def _show(post: Posterior, arguments: argparse.Namespace, *, complete: bool, wri
     else:  # what the table shows
         assessed = post.diagnostics([post.method], values=["result" if post.results else "latent"])
     missed = missed_requirements(assessed, arguments.require_ess, arguments.require_k)
+    missed += _missed_error(post, arguments.error)
     if arguments.json:
         print(document(assessed, complete=complete, missed=missed))
     else:
