@@ -2,6 +2,7 @@
  * fork of the same process, so that the two can be compared.
  *
  *   loop     LOOPS nested loops, each of which accepts with ACCEPTANCE; every try writes to PAGES pages, the same ones
+ *   data     the inner loop, and data that know what it accepted to a tenth of the range
  *   bare     FORKS times fork, _exit and waitpid; `cpu` and `wall` are what one of them costs, in seconds
  *   memory   the loop, and what its snapshot costs: `private` and `tables`, in bytes
  *   sites    DRAWS draws, all of SITES names in turn, or of one of the sets that more than DRAWS names make
@@ -37,13 +38,14 @@ static void write_to_pages(const struct parameters *with) {
     for (int i = 0; i < with->pages; i++) ((volatile char *)with->resident)[(size_t)i * with->apart]++;
 }
 
-static void inner(const struct parameters *with) {
+static double inner(const struct parameters *with) {
     for (;;) {
         rs_start();
         write_to_pages(with);
-        if (ars_sample("u", ars_uniform(0, 1)) < with->acceptance) {
+        double u = ars_sample("u", ars_uniform(0, 1));
+        if (u < with->acceptance) {
             rs_end();
-            return;
+            return u;
         }
     }
 }
@@ -61,8 +63,16 @@ static void outer(const struct parameters *with) {
 
 static void loop(void *user) {
     const struct parameters *with = user;
-    (with->loops == 1 ? inner : outer)(with);
+    if (with->loops == 1)
+        inner(with);
+    else
+        outer(with);
     ars_observe("y", ars_normal(0, 1));
+}
+
+static void data(void *user) {
+    const struct parameters *with = user;
+    ars_observe("y", ars_normal(10 * inner(with) / with->acceptance, 1));
 }
 
 /* ---- a bare fork --------------------------------------------------------------------------------------------------- */
@@ -163,7 +173,7 @@ static void reside(struct parameters *with) {
 
 int main(int argc, char **argv) {
     const char *usage =
-        "bench_loop loop|bare|memory ACCEPTANCE MEMORY_MB LOOPS [PAGES [FORKS]], or bench_loop sites SITES";
+        "bench_loop loop|data|bare|memory ACCEPTANCE MEMORY_MB LOOPS [PAGES [FORKS]], or bench_loop sites SITES";
     struct parameters with = {.forks = FORKS};
     if (argc > 1 && strcmp(argv[1], "sites") == 0) {
         args_count(usage, argc, 2, 2);
@@ -174,7 +184,10 @@ int main(int argc, char **argv) {
         return ars_main(argc, argv, sites, &with);
     }
     args_count(usage, argc, 4, 6);
-    void (*model)(void *) = strcmp(argv[1], "bare") == 0 ? bare : strcmp(argv[1], "memory") == 0 ? memory : loop;
+    void (*model)(void *) = loop;
+    if (strcmp(argv[1], "data") == 0) model = data;
+    if (strcmp(argv[1], "bare") == 0) model = bare;
+    if (strcmp(argv[1], "memory") == 0) model = memory;
     with.acceptance = args_number(usage, argv[2], 1e-6, 1, "ACCEPTANCE must be a number from 1e-6 to 1");
     with.memory = args_integer(usage, argv[3], 0, 1 << 20, "MEMORY_MB must be a number from 0 to 1048576");
     with.loops = args_integer(usage, argv[4], 1, 2, "LOOPS must be 1 or 2");

@@ -139,6 +139,7 @@ CASES: tuple[Case, ...] = (
 LEFT_OUT = {
     "bench_draws": "it prints times, and runs alone only",
     "bench_loop bare": "its result is a time",
+    "bench_loop data": "the loop of bench_loop loop, with other data",
     "bench_loop memory": "its results are sizes of memory",
 }
 

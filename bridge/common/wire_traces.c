@@ -77,6 +77,7 @@ static bool check_loops(const ars__trace_view *view, ars__known_sites sites, ars
         if (l.tries == 0) return bad(why, "loop %u was accepted after 0 tries", i);
         if (l.accepted_q > l.tries_q || l.runs_p > l.tries_p)
             return bad(why, "loop %u accepted more tries than it made", i);
+        if (!l.runs_p && (l.tries_q || l.tries_p)) return bad(why, "loop %u has tries of no continuation", i);
         if (l.method > ARS_METHOD_LAST || l.reason > ARS_REASON_LAST)
             return bad(why, "loop %u has method %u and reason %u", i, (unsigned)l.method, (unsigned)l.reason);
     }

@@ -1,4 +1,4 @@
-/* method.c: whether and how the entry of a loop is estimated.
+/* method.c: whether the entry of a loop is estimated, and how.
  *
  * A run says what is allowed (ARS_RUN_REWIND, ARS_RUN_CHECK). Where rewinding is, a loop is rewound until there is a reason not to:
  * the system does not allow it, a continuation did what cannot be undone, both ways did not agree, or forking is cheaper. The host

@@ -1,4 +1,5 @@
-/* method.h: whether and how the entry of a loop is estimated: by continuations that are undone, by forked ones, or by both to compare them. */
+/* method.h: whether the entry of a loop is estimated, and how: by continuations that are undone, by forked ones, or by both to
+ * compare them. */
 #ifndef ARS_LIB_METHOD_H
 #define ARS_LIB_METHOD_H
 

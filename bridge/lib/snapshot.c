@@ -1,8 +1,8 @@
 /* snapshot.c: a copy of the simulator parked at the entry of one loop, and the continuations it forks.
  *
  * A continuation is the simulator going on from there. Under q it makes tries until it is accepted or, where tries
- * are counted, those wanted are used up: a rejected one goes on as the next try, an accepted one cannot, so the snapshot forks another. Under p it
- * makes tries until it is accepted. Its only effect is a few counters in the snapshot's slot. */
+ * are counted, those wanted are used up: a rejected one goes on as the next try, an accepted one cannot, so the snapshot
+ * forks another. Under p it makes tries until it is accepted. Its only effect is a few counters in the snapshot's slot. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

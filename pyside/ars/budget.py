@@ -8,7 +8,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,7 @@ from ars.columns import Floats
 from ars.costs import Costs
 from ars.planning.decide import Decision, best_level, entered, sum_per_trace
 from ars.planning.entries import Entries
-
-if TYPE_CHECKING:
-    from ars.wire import Wanted
+from ars.wire import Wanted
 
 __all__ = ["AutoBudget", "Budget", "ChosenBudget", "Costs", "Level", "budget_from_json", "budget_to_json"]
 
@@ -40,12 +38,6 @@ def _count(name: str, value: object, least: int = 1) -> int:
     if number > _LARGEST:
         raise ValueError(f"Budget: {name} must be at most {_LARGEST}, not {number}")
     return number
-
-
-def _wanted(M: int, N: int = 0, R: int = 0) -> Wanted:
-    from ars.wire import Wanted
-
-    return Wanted(runs_p=M, tries_q=N, accepted_q=R)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -101,7 +93,7 @@ class Budget:
     @property
     def wanted(self) -> Wanted:
         """The continuations of every loop entry, as a RUN message asks for them."""
-        return _wanted(self.M, self.N or 0, self.R or 0)
+        return Wanted(self.M, self.N or 0, self.R or 0)
 
     @staticmethod
     def auto(
@@ -204,7 +196,7 @@ class ChosenBudget:
     phases
         1: every trace is estimated at level 0 as it runs. 2: traces are replayed, each at its own level.
     levels
-        For each loop's address, its continuations at every level.
+        For each loop's address, its continuations at every level. Level 0 is the best one for all traces alike.
     default
         The same for loops that the pilot did not enter.
     trace_cost
@@ -298,8 +290,11 @@ class ChosenBudget:
         tuple
             Those of loops without levels of their own, and those of the others by address.
         """
-        by_loop = {address: _wanted(levels[level].M, R=levels[level].R) for address, levels in self.levels.items()}
-        return _wanted(self.default[level].M, R=self.default[level].R), by_loop
+
+        def of(levels: tuple[Level, ...]) -> Wanted:
+            return Wanted(runs_p=levels[level].M, accepted_q=levels[level].R)
+
+        return of(self.default), {address: of(levels) for address, levels in self.levels.items()}
 
     def __repr__(self) -> str:
         lines = [f"ChosenBudget: {'one phase' if self.phases == 1 else 'two phases'}"]
@@ -321,6 +316,8 @@ def budget_to_json(budget: Budget | ChosenBudget | None) -> str:
     if isinstance(budget, Budget):
         fixed = {"kind": "fixed", "M": budget.M, "N": budget.N, "R": budget.R, "reuse": budget.reuse}
         return json.dumps(fixed, allow_nan=False)
+    if not isinstance(budget, ChosenBudget):
+        raise TypeError(f"only a fixed or a chosen budget can be kept, not {budget!r}")
     chosen = {
         "kind": "chosen",
         "phases": budget.phases,

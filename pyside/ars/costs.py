@@ -19,33 +19,33 @@ class Costs:
     """Relative costs, in microseconds on the reference machine. Only their ratios matter.
 
     ``budget="auto"`` plans with these numbers instead of a clock, so that equal seeds give equal results.
-    ``ars bench budget`` measures them.
+    ``ars bench costs`` measures them.
 
     Parameters
     ----------
     trace
-        A trace without its draws (default: 30).
+        A trace without its draws (default: 2).
     draw
-        One draw of a latent (default: 0.3).
+        One draw of a latent (default: 0.03).
     request_network
-        One proposal from a network (default: 45).
+        One proposal from a network (default: 35).
     request_hand
-        One proposal by hand (default: 12).
+        One proposal by hand (default: 15).
     attempt
-        One try of a loop without its draws (default: 0.5).
+        One try of a loop without its draws (default: 0.01).
     fork
-        One continuation in a forked process, or one snapshot (default: 200).
+        One continuation in a forked process, or one snapshot (default: 150).
     rewind
-        One continuation that is run in place and undone (default: 4).
+        One continuation that is run in place and undone (default: 2.5).
     """
 
-    trace: float = 30.0
-    draw: float = 0.3
-    request_network: float = 45.0
-    request_hand: float = 12.0
-    attempt: float = 0.5
-    fork: float = 200.0
-    rewind: float = 4.0
+    trace: float = 2.0
+    draw: float = 0.03
+    request_network: float = 35.0
+    request_hand: float = 15.0
+    attempt: float = 0.01
+    fork: float = 150.0
+    rewind: float = 2.5
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -67,7 +67,7 @@ class Costs:
         Parameters
         ----------
         path
-            A file that :meth:`save` or ``ars bench budget`` wrote.
+            A file that :meth:`save` or ``ars bench costs`` wrote.
 
         Raises
         ------

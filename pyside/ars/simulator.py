@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import shlex
@@ -26,10 +25,9 @@ from ars.arguments import (
 )
 from ars.config import CHECKPOINT_EVERY, NetworkConfig, TrainingConfig, chosen
 from ars.continuations import Continuations
-from ars.extras import one_torch_thread, torch_needed
-from ars.inference.job import Job, resumed_seed
+from ars.extras import torch_needed
 from ars.inference.options import AnyBudget, PosteriorOptions
-from ars.inference.posterior import posterior_of
+from ars.inference.posterior import infer
 from ars.posterior import Posterior, Traces
 from ars.progress import Progress, make_progress
 from ars.proposers import Proposal
@@ -293,26 +291,8 @@ class Simulator:
         asked = PosteriorOptions(
             data, traces, network, proposals, budget, in_loops, on_failure, first_trace, resume, ask_ahead
         )
-        if seed is None and resume is not None:
-            seed = resumed_seed(resume)
         shown = make_progress(progress)
-        with contextlib.ExitStack() as stack:
-            stack.callback(shown.close)
-            proposer = self._runs.proposer(asked, lease)
-            stack.callback(proposer.close)
-            if network is not None:
-                stack.enter_context(one_torch_thread())
-            job = Job(
-                self._runs,
-                asked,
-                proposer,
-                seed_or_random(seed),
-                estimates_the_prior=self._estimates_the_prior,
-                progress=shown,
-                lease=lease,
-                stack=stack,
-            )
-            return posterior_of(job)
+        return infer(self._runs, asked, seed, lease, shown, estimates_the_prior=self._estimates_the_prior)
 
     # ---- training ----------------------------------------------------------------------------------------------------
 

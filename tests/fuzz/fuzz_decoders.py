@@ -43,6 +43,7 @@ Frames = list[bytes]
 
 DECODERS: dict[str, Callable[[Frames], object]] = {
     "hello": lambda frames: wire.decode_hello(frames[0]),
+    "run": lambda frames: wire.decode_run(frames[0]),
     "sites": lambda frames: wire.decode_sites(frames[0]),
     "steps": lambda frames: wire.decode_steps(frames[0], TABLE),
     "traces": lambda frames: wire.decode_traces(frames, TABLE),
@@ -52,6 +53,7 @@ DECODERS: dict[str, Callable[[Frames], object]] = {
 # Refused by Python alone: what a single frame cannot show, or what only the controller knows.
 DIFFERENCES = {
     "hello": ("run ", "the token is not 32 hex digits"),
+    "run": ("an observed name comes twice",),
     "sites": (),
     "steps": ("a ticket comes twice",),
     "traces": ("traces: a trace comes twice", "is outside the run"),
@@ -106,7 +108,7 @@ class CChecks:
 
 # ---- one input -------------------------------------------------------------------------------------------------------
 
-_TYPES = {"hello": 1, "sites": 4, "steps": 5, "traces": 7, "done": 8, "error": 11}
+_TYPES = {"hello": 1, "run": 3, "sites": 4, "steps": 5, "traces": 7, "done": 8, "error": 11}
 
 
 def check(name: str, frames: Frames, checks: CChecks) -> bool:

@@ -26,6 +26,18 @@ static void walk_run(const uint8_t *data, const struct ars_wire_header *h) {
         memcpy(&o, data + sizeof run + i * sizeof o, sizeof o);
         at += ARS_WIRE_PAD(o.name_size) + 8ull * o.n_values;
     }
+    const ars__run_parts parts = ars__parts_of_run(data);
+    PROMISE(at == parts.budgets && at <= parts.listed && parts.listed <= h->size);
+    at = parts.listed;
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < run.n_listed; i++) {
+        struct ars_wire_listed l;
+        PROMISE(h->size - at >= sizeof l);
+        memcpy(&l, data + at, sizeof l);
+        PROMISE(i ? l.trace > before : l.trace == run.first_trace);
+        before = l.trace;
+        at += sizeof l + ARS_WIRE_PAD(4ull * l.n_tries);
+    }
     PROMISE(at == h->size);
 }
 

@@ -136,7 +136,8 @@ static void observe(void) {
     memcpy(&run.header, frame, sizeof run.header);
     if (run.header.type != ARS_MSG_RUN) return;
     memcpy(&run, frame, sizeof run);
-    size_t size = run.header.size - sizeof run, at = run.header.count * sizeof(struct ars_wire_observed);
+    size_t size = ars__parts_of_run(frame).budgets - sizeof run,
+           at = run.header.count * sizeof(struct ars_wire_observed);
     memcpy(shm->data, frame + sizeof run, size);
     shm->run = (struct ars__run){.flags = run.flags, .n_observed = run.header.count, .data_size = size};
     begin_trace(run.flags);

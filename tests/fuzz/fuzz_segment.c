@@ -136,14 +136,24 @@ static void take_steps(const unsigned char *frame, const struct ars_wire_header 
     }
 }
 
+/* A trace's place in the run; UINT64_MAX if it is not part of it. */
+static uint64_t place_of(uint64_t trace) {
+    const struct run *run = &host.run;
+    if (!run->config.n_listed) return trace - run->config.first_trace; /* one before the first wraps around */
+    for (uint64_t i = 0; i < run->config.n_listed; i++)
+        if (run->listed[i].trace == trace) return i;
+    return UINT64_MAX;
+}
+
 static void take_traces(const struct ars_wire_header *h) {
     const struct ars_wire_run *run = &host.run.config;
     for (uint32_t i = 0; i < h->count; i++) {
         struct ars_wire_trace t;
         memcpy(&t, frames[1] + i * sizeof t, sizeof t);
-        PROMISE(t.trace >= run->first_trace && t.trace - run->first_trace < run->n_traces);
+        const uint64_t place = place_of(t.trace);
+        PROMISE(place < run->n_traces);
         if (run->n_traces > MOST_TRACES) continue;
-        uint64_t bit = 1ull << (t.trace - run->first_trace);
+        uint64_t bit = 1ull << place;
         PROMISE(!(came & bit));
         came |= bit;
     }
@@ -523,6 +533,7 @@ static void renew(void) {
                          .n_sites = was.n_sites,
                          .site_table = was.site_table,
                          .names = was.names,
+                         .loops_wanted = was.loops_wanted,
                          .workers = was.workers,
                          .channels = was.channels};
     host.steps_out.size = 0;
@@ -532,6 +543,12 @@ static void renew(void) {
     host.run.queue_capacity = was.run.queue_capacity;
     host.run.replays = was.run.replays;
     host.run.replays_capacity = was.run.replays_capacity;
+    host.run.budgets = was.run.budgets;
+    host.run.budget_at = was.run.budget_at;
+    host.run.listed = was.run.listed;
+    host.run.known = was.run.known;
+    memset(host.loops_wanted, 0, ARS_WIRE_MAX_SITES * sizeof *host.loops_wanted);
+    memset(host.shm->wanted, 0, sizeof host.shm->wanted);
     for (uint32_t w = 0; w < WORKERS; w++) {
         struct buffer bytes = host.workers[w].bytes;
         bytes.size = 0;

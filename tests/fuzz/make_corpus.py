@@ -95,7 +95,7 @@ def whole(number: int, slots: tuple[int, ...] = (), tries: bytes = b"", n_tries:
     n = len(slots)
     head = g.trace(number, n_samples=2, n_observes=1, n_results=1, n_loops=n, n_values=5, n_tries=n_tries)
     samples = g.sample(loop=n - 1) + g.sample(site_id=1, loop=-1, prior=g.UNIFORM, n_params=0)
-    loops = b"".join(g.loop(parent=i - 1, tries_q=0, accepted_q=0) for i in range(n))
+    loops = b"".join(g.loop(parent=i - 1, tries_q=0, accepted_q=0, runs_p=0, tries_p=0) for i in range(n))
     rest = g.values(2, 1, -1.5) + g.values(3, 2, 0.0)
     return record(head, samples, rest, loops, slots=slots, tail=struct.pack("<5d", 0.1, 1.0, 2.0, 0.0, 1.0) + tries)
 
@@ -147,6 +147,11 @@ def scripts() -> Iterator[tuple[str, bytes]]:
                 f"says_{name}",
                 bytes([64]) + BEGIN + bytes([14, 0]) + part(frames[0]) + ask(0, ASK_STEP, step) + ANSWER,
             )
+    truths = b"".join(TRUTH + words(0, ORDER_DONE) + WAIT for _ in range(3))
+    parts = {"budgets": [g.budget(b"loop"), g.budget(b"new", 1, 0, 2)], "listing": [g.listed(3, 1, 0, 2), g.listed(9)]}
+    for flags in (g.PROPOSE_PRIOR, g.ESTIMATE):
+        listing = g.run(2, first=3, n=2, flags=flags, **parts)
+        yield f"lists_{flags}", bytes([2]) + BEGIN + truths + bytes([14, 0]) + part(listing) + BEGIN + truths
     told = struct.pack("<IIii", 5, 1, 0, 11)
     yield "zygote", bytes([2]) + BEGIN + bytes([15, 0]) + told + WAIT
 

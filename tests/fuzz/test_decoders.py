@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 pytestmark = pytest.mark.compiler
 
-RUNS = {"hello": 2000, "sites": 2000, "steps": 2000, "traces": 1500, "done": 2000, "error": 2000}
-TYPES = {"hello": 1, "sites": 4, "steps": 5, "traces": 7, "done": 8, "error": 11}
+RUNS = {"hello": 2000, "run": 2000, "sites": 2000, "steps": 2000, "traces": 1500, "done": 2000, "error": 2000}
+TYPES = {"hello": 1, "run": 3, "sites": 4, "steps": 5, "traces": 7, "done": 8, "error": 11}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_inputs() -> None:
 @settings(max_examples=300, deadline=None, database=None, derandomize=True)
 @given(
     name=st.sampled_from(sorted(DECODERS)),
-    version=st.integers(0, 3),
+    version=st.integers(0, 4),
     count=st.integers(0, 4) | st.integers(0, 2**32 - 1),
     run=st.integers(0, 2**64 - 1),
     body=st.binary(max_size=200),

@@ -50,7 +50,9 @@ def test_budgets_do_not_get_among_the_data(launch: Launch) -> None:
     c = launch(apart="1")
     c.greet()
     c.send(
-        g.run(n=2, observed={b"y": [1.0, 2.0]}, budgets=[g.budget(b"loop1")], first=4, listing=[g.listed(4), g.listed(9)])
+        g.run(
+            n=2, observed={b"y": [1.0, 2.0]}, budgets=[g.budget(b"loop1")], first=4, listing=[g.listed(4), g.listed(9)]
+        )
     )
     c.follow(reply_all)
     assert sorted(c.traces) == [4, 9]
@@ -134,7 +136,7 @@ def test_a_listed_run_is_cancelled(launch: Launch) -> None:
     c = launch()
     c.greet()
     c.send(g.run(n=3, flags=0, listing=[g.listed(0), g.listed(5), g.listed(6)]))
-    c.follow(lambda steps: None, until=g.STEPS)
+    c.follow(lambda _: None, until=g.STEPS)
     c.send(g.frame(g.CANCEL, run=1))
-    c.follow(lambda steps: None)
+    c.follow(lambda _: None)
     assert c.done.cancelled == 1 and not c.traces

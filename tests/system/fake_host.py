@@ -56,6 +56,11 @@ def value_of(proposal: bytes, site: int) -> float:
     return float(next(iter(used.parameters.values())))
 
 
+def numbers_of(config: wire.RunConfig) -> list[int]:
+    first = config.first_trace
+    return list(range(first, first + config.n_traces)) if config.listed is None else config.listed.traces.tolist()
+
+
 class FakeHost:
     def __init__(self, mode: str) -> None:
         self.mode = mode
@@ -97,8 +102,7 @@ class FakeHost:
             self.announced = True
         finished = 0
         while finished < config.n_traces:
-            first = config.first_trace + finished
-            numbers = range(first, first + min(CHUNK, config.n_traces - finished))
+            numbers = numbers_of(config)[finished : finished + CHUNK]
             if self.mode == "hang":
                 self.until_cancelled()
                 return self.done(run, finished, cancelled=True)
@@ -116,7 +120,7 @@ class FakeHost:
             if self.mode == "garbage" and finished:
                 self.socket.send(b"\x99" * 64)
                 return None
-            self.traces(run, config, list(numbers))
+            self.traces(run, config, numbers)
             finished += len(numbers)
             if self.socket.poll(0) and self.cancelled():
                 return self.done(run, finished, cancelled=True)
@@ -157,6 +161,7 @@ class FakeHost:
         return self.send_traces(run, numbers, xs, us)
 
     def send_traces(self, run: int, numbers: list[int], xs: list[float], us: list[float]) -> None:
+        place = {number: i for i, number in enumerate(numbers)}
         numbers = numbers[::-1]  # out of order, as from several workers
         kinds = {"fail": FailureKind.CRASH, "observation": FailureKind.OBSERVATION}
         failed = [n for n in numbers if self.mode in kinds and n % 20 == 3]
@@ -171,8 +176,7 @@ class FakeHost:
         samples["site"] = [0, 1] * len(good)
         samples["loop"] = [-1, 0] * len(good)
         samples["prior"] = [DistKind.NORMAL, DistKind.UNIFORM] * len(good)
-        first = min(numbers)
-        samples["value"] = [v for n in good for v in (xs[n - first], us[n - first])]
+        samples["value"] = [v for n in good for v in (xs[place[n]], us[place[n]])]
         observes = np.zeros(len(good), dtype=DTYPES["values"])
         observes["site"] = 2
         loops = np.zeros(len(good), dtype=DTYPES["loop"])

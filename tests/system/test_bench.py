@@ -13,7 +13,8 @@ import pytest
 
 import ars
 from ars.cli import main
-from ars_lab.bench import by_hand, draws, fork, infer, machine, peer, rewind, sites, stages, train
+from ars_lab.bench import budget, by_hand, costs, draws, fork, infer, machine, peer, rewind, sites, stages, train
+from ars_lab.bench.budget_cases import cases
 from ars_lab.bench.compare import compare
 from ars_lab.bench.document import BEGIN, END, markdown, replace_tables
 from ars_lab.bench.measure import Effort, find_simulator
@@ -127,6 +128,45 @@ def test_targets_of_infer_are_those_of_the_issue() -> None:
     assert wanted == {(1, "over in place"): 0.8, (10, "over in place"): 0.8, (1, "over forked"): 2.2,
                       (10, "over forked"): 3.0}  # fmt: skip
     assert [{case.loops for case in group} for group in groups[:2]] == 2 * [{"forked", "rewound", "in place"}]
+
+
+def test_budget(directory: str, tmp_path: Path) -> None:
+    found = by_metric(list(budget.run(SMALLEST, directory, tmp_path)))
+    for name in ("auto: ESS/s", "M=1, N=10: ESS/s", "best (M, R): ESS/s", "over M=1, N=10", "over best"):
+        names = {(str(m.case["case"]), m.case["continuations"]) for m in found[f"budget: {name}"]}
+        assert len(names) == 4 and {mode for _, mode in names} == {"auto", "fork"}, name
+    estimated = {(m.case["case"], m.case["continuations"]): m.value for m in found["budget: auto: estimated"]}
+    assert all((value > 0) == (not str(case).startswith("prior only")) for (case, _), value in estimated.items())
+    assert not any(tmp_path.iterdir())  # no network was needed
+
+
+def test_cases_of_budget_are_those_of_the_issue(directory: str, tmp_path: Path) -> None:
+    for size in ("quick", "full"):
+        targets = {
+            case.name: (case.targets.fork, case.targets.auto) for case in cases(Effort(size=size), directory, tmp_path)
+        }
+        assert targets.pop("Marsaglia a") == (4, 1.5)
+        assert (targets.pop("Mini-SHERPA 2"), targets.pop("Mini-SHERPA 3")) == ((8, 3), (20, 6))
+        assert (targets.pop("Beta-Bernoulli a, n = 30"), targets.pop("Beta-Bernoulli b, n = 10")) == (
+            (1.2, 1),
+            (1.2, 1),
+        )
+        assert (targets.pop("p(A) = 0.001, q(A) = 0.1"), targets.pop("p(A) = 0.5, q(A) = 0.01")) == ((1.5, 1), (3, 2))
+        assert len(targets) >= 2 and all(name.startswith("prior only") for name in targets)
+        assert set(targets.values()) == {(50, 10)}
+    assert {(b.M, b.R) for b in budget._grid(Effort())} <= {(b.M, b.R) for b in budget._grid(Effort(size="full"))}
+
+
+def test_costs(directory: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Measured, printed, and written as plans read them."""
+    path = tmp_path / "costs.json"
+    assert main(["bench", "costs", "--smallest", "--quiet", "--simulators", directory, "--costs", str(path)]) == 0
+    assert f"ars infer --costs {path}" in capsys.readouterr().out
+    found = ars.Costs.load(path)
+    assert all(0 < value < 1e6 for value in vars(found).values())
+    rows = [measurement(costs.SUITE, {"what": name}, "cost", value) for name, value in vars(found).items()]
+    assert costs.save(rows, tmp_path / "again.json") == found
+    assert set(json.loads(path.read_text())) == set(vars(ars.Costs()))
 
 
 def test_sites(directory: str) -> None:
@@ -353,8 +393,12 @@ def test_plots(tmp_path: Path) -> None:
     from ars_lab.bench.plots import save_plots
 
     parts = [measurement("infer CPU", {"M": 1}, name, 5.0) for name in ("controller: lstm", "host")]
-    written = save_plots([*report(ratio=1.2, rate=5).measurements, *parts], tmp_path)
-    assert [path.name for path in written] == ["bench_fork.png", "bench_infer.png"]
+    gains = [
+        measurement("budget", {"case": "x"}, "over M=1, N=10", 5.0, target=4),
+        measurement("budget", {"case": "x"}, "over best", 1.1),
+    ]
+    written = save_plots([*report(ratio=1.2, rate=5).measurements, *parts, *gains], tmp_path)
+    assert [path.name for path in written] == ["bench_fork.png", "bench_infer.png", "bench_budget.png"]
     assert all(path.stat().st_size > 2000 for path in written)
 
 

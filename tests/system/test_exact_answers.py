@@ -13,6 +13,7 @@ from tests import exact
 
 import ars
 from ars.errors import NaiveVarianceWarning
+from ars.loops import summarise_loops
 
 TRACES = 3000
 LIMIT = 3.0  # standard errors
@@ -126,6 +127,31 @@ def test_theorem_1_is_never_judged_wrongly(run: Callable[..., ars.Posterior], ca
         assert True not in verdicts
     else:
         assert not all(verdict is False for verdict in verdicts)
+
+
+@by_name(LOOPED)
+@pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
+def test_theorem_1_is_never_judged_wrongly_by_main_runs(
+    run: Callable[..., ars.Posterior], case: exact.Case, share: float
+) -> None:
+    """The same traces as if R were 0, and a share of them had been estimated."""
+    post = run(case.name)
+    loops = post.columns.loops.copy()
+    for field in ("tries_q", "accepted_q", "s_pq_sum"):
+        loops[field] = 0
+    left_out = np.random.default_rng(1).random(len(loops)) >= share
+    loops["runs_p"][left_out] = loops["tries_p"][left_out] = 0
+    found = summarise_loops(post.columns._replace(loops=loops), post.sites, until_accepted=True)
+    verdicts = [loop.naive_variance_infinite for loop in found.values()]
+    if case.naive_variance_is_finite:
+        assert True not in verdicts
+    else:
+        assert not all(verdict is False for verdict in verdicts)
+    if share == 0.0:
+        assert False not in verdicts
+    largest = max((loop.s_pq for loop in found.values()), default=0.0)
+    error = max((loop.s_pq_error for loop in found.values()), default=0.0)
+    assert not largest > case.s_pq + 4 * error  # it is the largest over states
 
 
 def test_theorem_1_is_flagged(run: Callable[..., ars.Posterior]) -> None:

@@ -115,3 +115,29 @@ def test_options_that_would_be_ignored_are_refused(
 ) -> None:
     assert main(["replay", csim("truncated_normal"), "--seed", "1", "--trace", "0", *option]) == 2
     assert f"ars replay: {option[0]} goes with data" in capfd.readouterr().err
+
+
+def test_a_plan_is_no_budget_for_one_trace(csim: Callable[[str], str], capfd: Capture) -> None:
+    command = [
+        "replay",
+        csim("truncated_normal"),
+        "--observe",
+        "y=0",
+        "--seed",
+        "1",
+        "--trace",
+        "0",
+        "--budget",
+        "auto",
+    ]
+    assert main(command) == 2
+    assert "--budget auto plans for many traces; give the budget that this trace had" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("budget", ["none", "M=1,R=0", "M=1,R=2", "M=2,N=4,reuse"])
+def test_every_fixed_budget_can_be_replayed(budget: str, csim: Callable[[str], str], capfd: Capture) -> None:
+    """Without a network nothing is estimated."""
+    command = ["replay", "--seed", "1", "--trace", "3", "--observe", "y=-0.5", "--budget", budget]
+    assert main([*command, csim("truncated_normal"), "b"]) == 0
+    out = capfd.readouterr().out
+    assert "tries\n" in out and "under q" not in out and "log weight (ars)" in out

@@ -132,6 +132,29 @@ def test_requirements(
         assert "mean" in printed and str(out) in printed
 
 
+@pytest.mark.filterwarnings("ignore::ars.FewTracesWarning")
+def test_an_error_that_was_asked_for(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The run is as long as it takes. If --traces does not allow that, the error is missed, like other requirements."""
+    assert main(infer(program, "far", "--error", "0.05", "--json", traces=100_000)) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert 100 <= found["traces"] < 20_000 and found["weightings"][0]["log_evidence_error"] <= 0.05
+    assert main(infer(program, "far", "--error", "0.001", "--json", traces=2_000)) == 3
+    printed, err = capsys.readouterr()
+    assert "ars infer: the relative error is 0.0" in err and "but --error 0.001" in err
+    assert len(json.loads(printed)["missed_requirements"]) == 1
+
+
+def test_options_of_budgets_that_do_not_fit(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong, said in {
+        ("--budget", "1", "10", "--error", "0.1"): "--error goes with --budget auto, not with --budget 1 10",
+        ("--error-of", "r"): "--error-of goes with --error",
+        ("--costs", "/nowhere/costs.json"): "--costs /nowhere/costs.json: cannot read",
+        ("--error", "3"): "error must be between 0 and 1",
+    }.items():
+        assert main(infer(program, "far", *wrong)) == 2
+        assert said in capsys.readouterr().err
+
+
 def test_an_unknown_k_misses_every_requirement(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(infer(program, "far", "--require-k", "100", traces=10)) == 3
     assert "Pareto k is unknown (10 weights are too few" in capsys.readouterr().err

@@ -189,6 +189,8 @@ def test_json_keeps_every_bit(budget: Budget | ChosenBudget) -> None:
 def test_no_budget_is_no_text() -> None:
     assert budget_to_json(None) == ""
     assert budget_from_json("") is None
+    with pytest.raises(TypeError, match="only a fixed or a chosen budget"):
+        budget_to_json(Budget.auto())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

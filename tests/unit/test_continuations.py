@@ -95,17 +95,35 @@ def test_runs_that_estimate_carry_the_mode_as_flags(mode: Any, more: RunFlag) ->
     assert setup.run_config(1, 10, plain).flags == plain
 
 
+def identity_of(config: RunConfig) -> dict[str, Any]:
+    return run_identity(
+        config, simulator={}, env={}, cwd=None, limits=Limits(), observed={}, proposals=None, network=None
+    )
+
+
 def test_the_mode_is_no_part_of_a_runs_identity() -> None:
     def identity(mode: str) -> str:
         flags = continuation_flags(mode, RunFlag.POSTERIOR | RunFlag.ESTIMATE)
-        config = RunConfig(1, 10, flags, wanted=Wanted(1, 1))
-        return digest(
-            run_identity(
-                config, simulator={}, env={}, cwd=None, limits=Limits(), observed={}, proposals=None, network=None
-            )
-        )
+        return digest(identity_of(RunConfig(1, 10, flags, wanted=Wanted(1, 1))))
 
     assert len({identity(mode) for mode in MODES}) == 1
+
+
+def test_what_is_wanted_of_loops_is_part_of_a_runs_identity() -> None:
+    """A fixed M and N as in earlier versions, whose folders are read; R and budgets by loop only where they are."""
+    config = RunConfig(1, 10, RunFlag.POSTERIOR | RunFlag.ESTIMATE, wanted=Wanted(2, 3))
+    budgets = {"loop": Wanted(), "loop2": Wanted(1, 0, 4)}
+    fixed = identity_of(config)
+    assert (fixed["M"], fixed["N"], "R" in fixed, "budgets" in fixed) == (2, 3, False, False)
+    others = [
+        identity_of(config._replace(wanted=Wanted())),
+        identity_of(config._replace(wanted=Wanted(2))),
+        identity_of(config._replace(wanted=Wanted(2, 0, 1))),
+        identity_of(config._replace(budgets=budgets)),
+    ]
+    assert [each.get("R") for each in others] == [None, 0, 1, None]
+    assert others[-1]["budgets"] == {"loop": {"M": 0, "N": 0}, "loop2": {"M": 1, "N": 0, "R": 4}}
+    assert len({digest(each) for each in (fixed, *others)}) == 5
 
 
 def _arguments(*words: str) -> argparse.Namespace:
@@ -328,10 +346,10 @@ def test_a_run_reports(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
     seen = runs(packed(checked(LoopMethod.MISMATCH), forked(ForkReason.SYSTEM, errno.EPERM)))
     sim = ars.Simulator(["./sim"], continuations="check")
     with caplog.at_level(logging.INFO, "ars"), pytest.warns(ContinuationWarning, match='loop "draw"') as caught:
-        post = sim.posterior({"y": 0.0}, 2, proposals={"x": ars.Normal(0, 1)}, seed=1)
+        post = sim.posterior({"y": 0.0}, 2, proposals={"x": ars.Normal(0, 1)}, budget=ars.Budget(), seed=1)
     assert caught[0].filename == __file__
     assert len(caplog.records) == 1
-    assert seen[0].flags & RunFlag.CHECK
+    assert seen[-1].flags & RunFlag.CHECK
     assert post.loops["draw"].method == "fork", "the forked numbers stand"
 
 

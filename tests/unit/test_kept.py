@@ -17,7 +17,7 @@ import pytest
 from column_builder import Loop, Sample, Trace, latent, loop_site, pack
 
 from ars import failures
-from ars._native import FailureKind, LoopMethod, failure_name
+from ars._native import FailureKind, LoopMethod, RunFlag, failure_name
 from ars.cli.options import add_limits, limits
 from ars.columns import Columns
 from ars.errors import StorageError
@@ -27,6 +27,7 @@ from ars.runtime.limits import Limits, half_of_memory
 from ars.runtime.recorder import Recorder
 from ars.store import shards
 from ars.store.resume import KeptRun, kept_seed
+from ars.wire import Listed, RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 SITES = (latent(0, "x"), loop_site(1, "loop"))
@@ -66,13 +67,17 @@ def looping(number: int, method: int) -> Columns:
     return columns
 
 
-def test_chunks_from_before_loops_said_how_they_were_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [72, 88])  # without the method and its reasons; without s_pq_main
+def test_chunks_from_before_loops_had_all_their_fields(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     new = looping(4, 0)
-    names = [name for name in new.loops.dtype.names or () if new.loops.dtype.fields[name][1] < 72]
+    new.loops["s_pq_main"] = np.nan  # 0 would be a measurement
+    names = [name for name in new.loops.dtype.names or () if new.loops.dtype.fields[name][1] < size]
     old = np.zeros(1, [(name, new.loops.dtype[name]) for name in names])
     for name in names:
         old[name] = new.loops[name]
-    assert old.itemsize == 72
+    assert old.itemsize == size
     with monkeypatch.context() as patch, KeptRun(tmp_path, ABOUT, failed_too=True) as run:
         patch.setitem(shards._ITEMS, "loops", old.dtype)
         run.keep(new._replace(loops=old), SITES)
@@ -151,6 +156,33 @@ def test_the_gaps_are_what_is_missing(came: list[int], missing: list[tuple[int, 
     for number in came:
         recorder.take(some(number), lambda: SITES, str)
     assert recorder.missing() == missing
+
+
+@pytest.mark.parametrize("came", [[], [5], [2, 9], [9, 5, 2]])
+def test_one_run_is_left_of_a_listed_one(came: list[int]) -> None:
+    """With the tries that are known of its traces."""
+    tries = {2: [7], 5: [], 9: [8, 0]}
+
+    def listed(numbers: list[int]) -> Listed:
+        known = [tries[number] for number in numbers]
+        return Listed(
+            np.array(numbers, np.uint64),
+            np.array([len(each) for each in known], np.uint32),
+            np.array([x for each in known for x in each], np.uint32),
+        )
+
+    config = RunConfig(1, 3, RunFlag.PROPOSE_PRIOR, first_trace=2, listed=listed([2, 5, 9]))
+    recorder = Recorder(3, "zero", NoProgress(), first=2)
+    for number in came:
+        recorder.take(some(number), lambda: SITES, str)
+    left = recorder.left(config)
+    missing = [number for number in tries if number not in came]
+    assert len(left) == bool(missing)
+    for run in left:
+        assert (run.first_trace, run.n_traces) == (missing[0], len(missing))
+        assert run.listed is not None
+        for mine, theirs in zip(run.listed, listed(missing), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
 
 
 def test_the_first_failures_of_a_kind_come_with_what_was_said() -> None:

@@ -69,7 +69,7 @@ def test_layouts_are_packed_and_in_the_headers_order(name: str) -> None:
     body = re.search(rf"struct ars_wire_{name} {{(.*?)\n}};", CODE, re.DOTALL)
     assert body
     sizes = {"uint8_t": 1, "char": 1, "uint16_t": 2, "uint32_t": 4, "int32_t": 4, "uint64_t": 8, "double": 8}
-    sizes["struct ars_wire_header"] = 24
+    sizes |= {"struct ars_wire_header": 24, "struct ars_wire_wanted": 12}
     dtype, at, seen = _native.DTYPES[name], 0, []
     for kind, declared, length in re.findall(r"((?:struct )?\w+) (\w+)(?:\[(\d+)\])?;", body[1]):
         field = {"site_id": "site", "loop_id": "loop"}.get(declared, declared)  # the columns' names in Python

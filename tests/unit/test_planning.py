@@ -136,6 +136,8 @@ def test_a_trace_is_kept_by_its_number_alone() -> None:
     traces = np.arange(20_000, dtype=np.uint64)
     log_keep = np.log(np.full(len(traces), 0.3))
     found = kept(3, traces, log_keep)
+    # stream 1: a saved run is decided in the same way for ever
+    assert (found == (_native.named_uniforms(3, traces, 1) < 0.3)).all()
     assert abs(found.mean() - 0.3) < 4 * math.sqrt(0.21 / len(traces))
     assert (kept(3, traces[::-7].copy(), log_keep[::-7]) == found[::-7]).all()
     assert (kept(4, traces, log_keep) != found).any()
@@ -296,6 +298,16 @@ def test_a_few_huge_weights_do_not_starve_the_rest() -> None:
     assert (keep[:2] == 1).all()
     few = all_enter(50, "a")
     assert (plan({"a": pilot_loop()}, log_a[:50], few, phases=2).decide(log_a[:50], few).log_keep > -1e-6).all()
+
+
+def test_the_first_traces_keep_their_share_of_what_all_keep() -> None:
+    log_a = np.random.default_rng(4).normal(0, 4, 1000)
+    of = all_enter(1000, "a")
+    given = {"trace_draws": 5.0, "trace_asked": 5.0, "network": True, "auto": Budget.auto(phases=2)}
+    few, many = (choose({"a": pilot_loop()}, log_a, of, **given, total=total) for total in (None, 100_000))
+    kept_few, kept_many = (np.exp(each.decide(log_a, of).log_keep).sum() for each in (few, many))
+    assert kept_few == pytest.approx(400, rel=1e-3)
+    assert kept_many < 100
 
 
 def test_levels_are_few() -> None:

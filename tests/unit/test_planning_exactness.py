@@ -18,27 +18,17 @@ from exactness import assert_exact, is_exact, z_scores
 TRACES, SEEDS = 4000, range(100)
 
 
-def planned(phases: int) -> ChosenBudget:
-    """What a pilot of such traces leads to, with estimates that cost as much as forks do."""
-    run = main_runs(2000, seed=9999)
+def planned(phases: int, seed: int = 9999, n: int = 2000) -> ChosenBudget:
+    """The plan that a pilot of such traces leads to, with estimates that cost as much as forks do."""
+    run = main_runs(n, seed)
     x = run.x[:100]
-    pilot = {
-        site.address: PilotLoop(
-            200.0,
-            float(np.sum(2 / p_of(x, site.id))),
-            200.0,
-            float(np.sum(2 / q_of(x, site.id))),
-            1.0,
-            1.0,
-            "fork",
-            None,
-        )
-        for site in SITES
-    }
-    log_a = log_weight_biased(run.columns)
+    pilot = {}
+    for site in SITES:
+        tries_p, tries_q = (float(np.sum(2 / of(x, site.id))) for of in (p_of, q_of))
+        pilot[site.address] = PilotLoop(200.0, tries_p, 200.0, tries_q, 1.0, 1.0, "fork", None)
     return choose(
         pilot,
-        log_a,
+        log_weight_biased(run.columns),
         entries_of(run.columns, SITES),
         trace_draws=3.0,
         trace_asked=3.0,
@@ -74,6 +64,14 @@ def test_planned_budgets_are_exact(phases: int) -> None:
     budget = planned(phases)
     assert budget.phases == phases
     assert_exact(evidence_with(budget))
+
+
+def test_a_plan_may_come_from_the_weights_of_the_same_traces() -> None:
+    def log_weights(seed: int) -> Floats:
+        budget = planned(2, seed, 1500)
+        return log_weight_ars(simulate(1500, budget, seed).columns, SITES, budget=budget)
+
+    assert_exact(z_scores(map(log_weights, SEEDS), LOG_EVIDENCE))
 
 
 def test_roulette_with_several_levels_is_exact() -> None:

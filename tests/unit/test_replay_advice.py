@@ -30,6 +30,11 @@ _NO_MATTER = {
     "--json",
     "--require-ess",
     "--require-k",
+    "--error",  # these plan a budget; the advice has the budget that came of them
+    "--error-of",
+    "--seconds",
+    "--phases",
+    "--costs",
 }
 
 

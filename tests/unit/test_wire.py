@@ -557,6 +557,7 @@ def test_traces_are_read() -> None:
         ("loops", 0, "tries", 0, "loops: tries is 0"),
         ("loops", 0, "accepted_q", 11, "accepted_q is above tries_q"),
         ("loops", 0, "tries_p", 0, "tries_p is below runs_p"),
+        ("loops", 0, "runs_p", 0, "runs_p is 0, but tries_q or tries_p is not"),
         ("loops", 0, "log_ratio_rejected", np.nan, "log_ratio_rejected is NaN"),
         ("loops", 0, "s_pq_sum", -1.0, "s_pq_sum is negative"),
         ("loops", 0, "s_pq_main", np.nan, "s_pq_main is negative or NaN"),

@@ -30,8 +30,17 @@ class Command(Protocol):
     def run(self, arguments: argparse.Namespace) -> int: ...
 
 
+class _Parser(argparse.ArgumentParser):
+    """With an option that takes one word or two numbers, whatever follows it."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        from ars.cli.budget_words import joined
+
+        return super().parse_known_args(joined(sys.argv[1:] if args is None else args), namespace)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ars", description="Bayesian inference in simulators with rejection loops.")
+    parser = _Parser(prog="ars", description="Bayesian inference in simulators with rejection loops.")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what goes on, to stderr")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:

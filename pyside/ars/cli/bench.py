@@ -23,6 +23,8 @@ SUITES = {
     "rewind": "what a continuation costs that runs in place and is undone, over a forked one and a bare fork",
     "draws": "what a draw costs in a simulator that runs alone, over the C library's generator",
     "infer": "posterior traces per second, and where the time goes",
+    "budget": "effective traces per second of an automatic budget, over M = 1, N = 10 and over the best fixed budget",
+    "costs": "what the parts of a run cost here, for --costs of ars infer",
     "sites": "what a request costs as the number of sites grows",
     "train": "prior traces, recording and training, per second",
     "pyprob": "pyprob from PyPI doing the same work, in turns with us",
@@ -42,8 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         suite.add_argument("--plots", type=Path, metavar="DIR", help="write plots (needs matplotlib)")
         suite.add_argument("--into", type=Path, metavar="PAGE.md", help="put the tables between the marks of a page")
         suite.add_argument("--simulators", metavar="DIR", help="where the simulators are (default: in the package)")
-        suite.add_argument("--cache", type=Path, metavar="DIR", help="where pyprob's environment is kept")
+        suite.add_argument(
+            "--cache", type=Path, metavar="DIR", help="where pyprob's environment and trained networks are kept"
+        )
         suite.add_argument("--quiet", action="store_true", help="tables only")
+        if name == "costs":
+            written = Path("costs.json")
+            suite.add_argument("--costs", type=Path, default=written, metavar="FILE", help=f"to write ({written})")
     diff = commands.add_parser("compare", help="two files of --out: what got slower", description="What got slower?")
     diff.add_argument("before", type=Path)
     diff.add_argument("after", type=Path)
@@ -61,11 +68,13 @@ def _effort(arguments: argparse.Namespace) -> Effort:
 
 
 def _suite(name: str, effort: Effort, arguments: argparse.Namespace) -> Iterator[Measurement]:
-    from ars_lab.bench import draws, fork, infer, peer, rewind, sites, train
+    from ars_lab.bench import budget, costs, draws, fork, infer, peer, rewind, sites, train
 
     plain: dict[str, Callable[[Effort, str | None], Iterator[Measurement]]] = {
-        module.SUITE: module.run for module in (fork, rewind, draws, infer, sites, train)
+        module.SUITE: module.run for module in (fork, rewind, draws, infer, costs, sites, train)
     }
+    if name == "budget":
+        return budget.run(effort, arguments.simulators, arguments.cache)
     if name == "pyprob":
         environment = peer.Environment(arguments.cache or peer.default_cache())
         if not environment.complete and not arguments.quiet:
@@ -134,6 +143,11 @@ def run(arguments: argparse.Namespace) -> int:
             "or more, and ratios less sure. Repeat it when there is less.",
             file=sys.stderr,
         )
+    if arguments.what == "costs":
+        from ars_lab.bench.costs import save
+
+        save(report.measurements, arguments.costs)
+        print(f"\nwritten to {arguments.costs}: use it with ars infer --costs {arguments.costs}")
     if arguments.out is not None:
         report.save(arguments.out)
     if arguments.plots is not None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import numpy as np
 
 from ars.arguments import InLoops
-from ars.budget import Budget
+from ars.budget import AutoBudget
+from ars.cli.budget_words import MOST_TRACES_UNTIL, add_auto, add_budget, budget_of, parsed, words_of
 from ars.cli.options import (
     UsageError,
     add_continuations,
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
     from ars.posterior import Posterior
 
 HELP = "Infer what a simulator did, given data."
+_TRACES = 10_000  # unless told otherwise
 
-
-_CODES = """exit codes: 0 all went well; 1 the run failed, or no trace has weight; 2 wrong arguments; 3 --require-ess or
---require-k was missed (all files are written, and the table is printed); 130 interrupted; 141 the reader of the output
-went away (all files are written)"""
+_CODES = """exit codes: 0 all went well; 1 the run failed, or no trace has weight; 2 wrong arguments; 3 --require-ess,
+--require-k or --error was missed (all files are written, and the table is printed); 130 interrupted; 141 the reader of
+the output went away (all files are written)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser, needed=False)
     add_workers(parser)
     add_data(parser)
-    parser.add_argument("--traces", type=at_least(1), default=10_000, metavar="N", help="default: 10,000")
+    add_budget(parser, "default: auto")
+    add_auto(parser)
+    parser.add_argument(
+        "--traces",
+        type=at_least(1),
+        metavar="N",
+        help=f"number of traces (default: {_TRACES:,}); with --error or --seconds the maximum (default: "
+        f"{MOST_TRACES_UNTIL:,})",
+    )
     add_on_failure(parser)
     add_seed(parser)
     parser.add_argument(
@@ -108,30 +117,26 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--observe-file", type=Path, metavar="FILE", help="data: .json, name -> numbers, or .npz")
     parser.add_argument(
-        "--budget",
-        type=at_least(1),
-        nargs=2,
-        metavar=("M", "N"),
-        help=f"of every loop (default: {Budget().M} {Budget().N}); no effect without --network",
-    )
-    parser.add_argument(
         "--in-loops",
         choices=get_args(InLoops),
         help=f"who proposes in loops (default: {PosteriorOptions.in_loops})",
     )
 
 
-def run_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of ``Simulator.posterior`` that the options of ``add_data`` name, but for the data."""
+def run_options(arguments: argparse.Namespace, standard: str = "auto") -> dict[str, Any]:
+    """The arguments of ``Simulator.posterior`` that the options of ``add_data`` and ``add_budget`` name, but for the
+    data. ``standard``: the budget where none is given."""
     return {
+        "budget": budget_of(arguments, standard),
         "network": read_network(arguments),
-        "budget": Budget(*(arguments.budget or ())),
         "in_loops": arguments.in_loops or PosteriorOptions.in_loops,
     }
 
 
 def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """The options of ``add_data`` that were given, as words of a command line."""
+    """The options of ``add_data`` and ``add_budget`` that were given, as words of a command line for ``ars replay``.
+
+    An automatic budget is not among them: a trace alone has no plan. The run adds the budget that its trace had."""
     words: list[str] = []
     for name, value in arguments.observe:
         numbers = value if isinstance(value, list) else [value]
@@ -139,8 +144,8 @@ def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     for name in ("observe_file", "network", "in_loops"):
         if getattr(arguments, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
-    if arguments.budget is not None:
-        words += ["--budget", *map(str, arguments.budget)]
+    if arguments.budget is not None and not isinstance(budget := parsed(arguments.budget), AutoBudget):
+        words += words_of(budget)
     return tuple(words)
 
 
@@ -250,10 +255,8 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
     from ars.cli.show import document
 
     partial = cast("Posterior | None", interrupt.partial)
-    print(
-        f"ars infer: interrupted after {len(partial) if partial else 0:,} of {arguments.traces:,} traces",
-        file=sys.stderr,
-    )
+    done, asked = len(partial) if partial else 0, f"{_at_most(arguments)}{arguments.traces:,}"
+    print(f"ars infer: interrupted after {done:,} of {asked} traces", file=sys.stderr)
     if partial is not None and len(partial):
         if arguments.out is not None:  # before anything is printed: nobody may be there to read it
             partial.save(arguments.out)
@@ -262,6 +265,10 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
     if arguments.resume is not None:
         print(f"the finished traces are in {arguments.resume}; the same command goes on with them", file=sys.stderr)
     return 130
+
+
+def _at_most(arguments: argparse.Namespace) -> str:
+    return "at most " if arguments.error is not None or arguments.seconds is not None else ""
 
 
 def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posterior, bool]:
@@ -302,6 +309,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     check_simulator(arguments)
     data = read_data(arguments)
+    if arguments.traces is None:
+        arguments.traces = MOST_TRACES_UNTIL if _at_most(arguments) else _TRACES
     kept = complete = True
     try:
         post = _posterior(arguments, data)
@@ -324,6 +333,14 @@ def run(arguments: argparse.Namespace) -> int:
     return code if kept else code or 1
 
 
+def _missed_error(post: Posterior, wanted: float | None) -> list[str]:
+    """That the run has not reached its error, if so."""
+    reached = post.stats.get("error_reached", 0.0)
+    if wanted is None or reached <= wanted:
+        return []
+    return [f"the relative error is {reached:.2g}, but --error {wanted:g}"]
+
+
 def _show(post: Posterior, arguments: argparse.Namespace, *, complete: bool, written: bool) -> int:
     """Prints the results. Returns the exit code."""
     from ars.cli.show import document, missed_requirements, table
@@ -333,6 +350,7 @@ def _show(post: Posterior, arguments: argparse.Namespace, *, complete: bool, wri
     else:  # what the table shows
         assessed = post.diagnostics([post.method], values=["result" if post.results else "latent"])
     missed = missed_requirements(assessed, arguments.require_ess, arguments.require_k)
+    missed += _missed_error(post, arguments.error)
     if arguments.json:
         print(document(assessed, complete=complete, missed=missed))
     else:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ars.arguments import LARGEST_SEED
+from ars.budget import Budget
+from ars.cli.budget_words import add_budget, words_of
 from ars.cli.infer import add_data, read_data, run_options
 from ars.cli.options import UsageError, add_continuations, add_limits, add_seed, add_simulator, at_least, limits
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from ars.simulator import Simulator
 
 HELP = "Run one trace again, by seed and number, alone."
+_BUDGET = " ".join(words_of(Budget())[1:])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trace", type=at_least(0, LARGEST_SEED - 1), required=True, metavar="N", help="the trace's number in the run"
     )
     add_data(parser)
+    add_budget(parser, f"default: {_BUDGET}; a trace alone has no plan, so auto is refused")
     add_continuations(parser)
     add_limits(parser, without="max_restarts")
     parser.add_argument("--wait", action="store_true", help="print the process's number and wait for Enter")
@@ -46,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ars import Simulator
 
     data = _data(arguments)
-    options = run_options(arguments)
+    options = _options(arguments)
     stops = arguments.wait or arguments.debugger is not None
     untimed = {"trace_timeout": 0.0, "try_timeout": 0.0} if stops else {}
     with Simulator(
@@ -78,6 +82,16 @@ def _data(arguments: argparse.Namespace) -> dict[str, Any]:
                 f"--{name.replace('_', '-')} goes with data: use --observe y=0.5 or --observe-file data.json"
             )
     return {}
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """As of a run, but with a fixed budget: a plan is made for many traces."""
+    if arguments.budget == "auto":
+        raise UsageError(
+            "--budget auto plans for many traces; give the budget that this trace had, such as --budget M=1,R=2 "
+            "(post.budget and the error of a failed run have it)"
+        )
+    return run_options(arguments, _BUDGET)
 
 
 # ---- the debugger ----------------------------------------------------------------------------------------------------
@@ -126,6 +140,18 @@ def _how(loop: np.void) -> str:
     return f"{estimation.method}: {estimation.reason}" if estimation.reason else estimation.method
 
 
+def _counts(loop: np.void) -> str:
+    """The tries of an entry, and those of its continuations if it has any."""
+    counts = f"{int(loop['tries'])} tries"
+    if not loop["runs_p"]:
+        return counts
+    if loop["tries_q"]:
+        counts += f"; under q {int(loop['accepted_q'])} of {int(loop['tries_q'])} accepted"
+    else:
+        counts += "; under q no continuation"
+    return f"{counts}, under p {int(loop['runs_p'])} of {int(loop['tries_p'])} ({_how(loop)})"
+
+
 def _show(traces: Traces | Posterior, arguments: argparse.Namespace) -> int:
     from ars.posterior import Posterior
 
@@ -142,12 +168,7 @@ def _show(traces: Traces | Posterior, arguments: argparse.Namespace) -> int:
     for name in traces.results:
         print(f"  result {name} = {traces[name][0]!r}")
     for loop in traces.columns.loops:
-        counts = f"{int(loop['tries'])} tries"
-        if loop["tries_q"]:
-            counts += f"; under q {int(loop['accepted_q'])} of {int(loop['tries_q'])} accepted"
-            counts += f", under p {int(loop['runs_p'])} of {int(loop['tries_p'])}"
-            counts += f" ({_how(loop)})"
-        print(f"  loop {traces.sites[int(loop['site'])].address}: {counts}")
+        print(f"  loop {traces.sites[int(loop['site'])].address}: {_counts(loop)}")
     if isinstance(traces, Posterior):
         print(f"  log weight ({traces.method}) = {float(traces.log_weights()[0])!r}")
     return 0

@@ -146,6 +146,7 @@ class _Plan:
             trace_draws=draws,
             trace_asked=asked,
             network=job.asked.network is not None,
+            total=job.asked.traces,
             auto=self._auto if phases is None else dataclasses.replace(self._auto, phases=phases),
         )
 

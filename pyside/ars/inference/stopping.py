@@ -8,8 +8,6 @@ fixed before the first of them ran.
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 import math
 import time
 import warnings
@@ -21,12 +19,10 @@ import numpy as np
 from ars.budget import AutoBudget
 from ars.errors import FewTracesWarning
 from ars.inference.job import Job
-from ars.inference.phases import posterior_in_phases
+from ars.outside import outside
 from ars.posterior import Posterior
 
 __all__ = ["posterior_to_target"]
-
-_log = logging.getLogger(__name__)
 
 _FIRST: Final = 1000  # traces of the first stage
 _GROWTH: Final = 4
@@ -45,22 +41,23 @@ class _Stage(NamedTuple):
     seconds: float
 
 
-def posterior_to_target(job: Job, auto: AutoBudget, clock: Callable[[], float] = time.monotonic) -> Posterior:
+def posterior_to_target(
+    job: Job, auto: AutoBudget, once: Callable[[Job], Posterior], clock: Callable[[], float] = time.monotonic
+) -> Posterior:
     """Runs as many traces as the error asks for, or the time allows; at most those of the job, all stages included."""
     if auto.seconds is not None and job.asked.resume is not None:
         raise ValueError("seconds= cannot be combined with resume=: how far the clock lets a run get is not repeatable")
     began = clock()
-    plain = dataclasses.replace(auto, error=None, seconds=None, of=None)
     total, used, size = job.asked.traces, 0, min(_FIRST, max(job.asked.traces // 4, 1))
     stage: _Stage | None = None
     while used + size < total and not _enough(stage, auto, clock() - began):
         start = clock()
-        post = posterior_in_phases(job.stage(used, size, final=False), plain)
+        post = once(job.stage(used, size, final=False))
         stage = _Stage(size, post.ess(), _relative_error(post, auto.of), clock() - start)
         used += size
         size = min(size * _GROWTH, max((total - used) // 2, 1))
     wanted = _traces_needed(stage, auto, total - used, clock() - began)
-    post = posterior_in_phases(job.stage(used, wanted, final=True), plain)
+    post = once(job.stage(used, wanted, final=True))
     reached = _relative_error(post, auto.of)
     post.stats.update(stage_traces=used, error_reached=reached)
     if auto.error is not None and not reached <= auto.error:
@@ -69,7 +66,7 @@ def posterior_to_target(job: Job, auto: AutoBudget, clock: Callable[[], float] =
             f"{of} has a relative error of {reached:.2g}, more than the {auto.error:g} asked for. "
             + _why(auto, wanted, total - used),
             FewTracesWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )
     return post
 

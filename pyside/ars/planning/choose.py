@@ -49,6 +49,7 @@ def choose(
     trace_asked: float,
     network: bool,
     auto: AutoBudget,
+    total: int | None = None,
 ) -> ChosenBudget:
     """The budget that takes the least work.
 
@@ -68,6 +69,8 @@ def choose(
         Whether a network makes the proposals.
     auto
         The costs, and the number of phases if the user sets it.
+    total
+        Number of traces of the whole run, if these are only its first (default: these are all).
 
     Returns
     -------
@@ -78,7 +81,7 @@ def choose(
     request = costs.request_network if network else costs.request_hand
     table = loop_table(pilot, request=request, trace_draws=trace_draws, costs=costs)
     trace = costs.trace + trace_draws * costs.draw + trace_asked * request
-    traces = _thinned(np.asarray(log_a, dtype=np.float64), entries)
+    traces = _thinned(np.asarray(log_a, dtype=np.float64), entries, total or entries.n_traces)
     if not len(entries.rows) or not len(traces.entries.rows):
         return _without_weight(table, trace, auto)
     counts = np.bincount(_loops(table, entries), minlength=len(table.p)).astype(np.float64)
@@ -97,7 +100,7 @@ def _loops(table: LoopTable, entries: Entries) -> Integers:
     return rows[entries.loop]
 
 
-def _thinned(log_a: Floats, entries: Entries) -> _Traces:
+def _thinned(log_a: Floats, entries: Entries, total: int) -> _Traces:
     order = np.flatnonzero(np.isfinite(log_a))
     order = order[np.argsort(-log_a[order], kind="stable")]
     rest = order[_EXACT:]
@@ -111,8 +114,9 @@ def _thinned(log_a: Floats, entries: Entries) -> _Traces:
     found = rows >= 0
     sampled = Entries(rows[found], entries.loop[found], entries.addresses, len(taken))
     positive = int(np.count_nonzero(entered(entries)[order]))
+    keep = min(_KEEP_AT_LEAST * min(1.0, entries.n_traces / max(total, 1)), positive)
     scale = float(log_a[order[0]]) if len(order) else 0.0
-    return _Traces(log_a[taken] - scale, np.log(times), sampled, min(_KEEP_AT_LEAST, positive), scale)
+    return _Traces(log_a[taken] - scale, np.log(times), sampled, keep, scale)
 
 
 def _log_sum(terms: Floats) -> float:
@@ -209,7 +213,7 @@ class _Replays:
         return float(grid[k])
 
     def few_levels(self, log_factor: Floats, cost: Floats, log_price: float) -> list[int]:
-        """The levels that serve almost as well as all of them at this price, one after another."""
+        """The levels that serve almost as well as all of them at this price. The first is the best one on its own."""
         log_a, log_cost = self.log_a[:, None], np.log(cost)
         log_keep = np.minimum(log_a + 0.5 * (log_factor - log_price - log_cost), 0.0)
         spent = np.logaddexp(2 * log_a + log_factor - log_keep, log_price + log_cost + log_keep)
@@ -223,7 +227,7 @@ class _Replays:
                 break
             levels.append(k)
             least = np.minimum(least, spent[:, k])
-        return sorted(levels)
+        return levels
 
     def more(self, log_factor: Floats, cost: Floats, log_price: float) -> float:
         """How much all probabilities have to grow for enough traces to be kept, as a logarithm."""

@@ -102,7 +102,7 @@ def _repeats(pilot: Mapping[str, PilotLoop], q: Mapping[str, float], loop: Pilot
 
 
 def menu(table: LoopTable, share: Floats) -> Menu:
-    """The levels for a range of prices, without repetitions, cheapest last.
+    """The levels for a range of prices, without repetitions, the cheapest last.
 
     ``share`` scales the price for each loop: how much its entries are paid, relative to how much they matter.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ from ars.runtime.remote import Announce, Listen
 from ars.wire import Listed, RunConfig, Wanted
 
 __all__ = ["Setup"]
+
+_NOTHING: Final = Wanted()  # loops are not estimated
 
 
 def _workers(per_core: Limit) -> int:
@@ -87,7 +90,7 @@ class Setup:
         flags: RunFlag,
         *,
         first_trace: int = 0,
-        wanted: Wanted = Wanted(),
+        wanted: Wanted = _NOTHING,
         budgets: Mapping[str, Wanted] | None = None,
         listed: Listed | None = None,
         observed: Mapping[str, npt.NDArray[np.float64]] | None = None,

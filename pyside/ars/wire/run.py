@@ -43,7 +43,7 @@ class Listed(NamedTuple):
 
 
 class RunConfig(NamedTuple):
-    """One run, as the host is told. Its traces are first_trace to first_trace + n_traces - 1, or those of ``listed``."""
+    """One run. Its traces are those of ``listed``, or else first_trace to first_trace + n_traces - 1."""
 
     seed: int
     n_traces: int

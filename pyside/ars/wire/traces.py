@@ -167,6 +167,8 @@ def _check_loops(out: Columns, sites: SiteTable) -> None:
         refuse(kind, "loops: accepted_q is above tries_q")
     if (loops["tries_p"] < loops["runs_p"]).any():
         refuse(kind, "loops: tries_p is below runs_p")
+    if ((loops["runs_p"] == 0) & ((loops["tries_q"] > 0) | (loops["tries_p"] > 0))).any():
+        refuse(kind, "loops: runs_p is 0, but tries_q or tries_p is not")
     if (loops["method"] > max(LoopMethod)).any() or (loops["reason"] > max(ForkReason)).any():
         refuse(kind, "loops: a method or a reason is unknown")
     _log_values("loops", loops, "log_ratio_rejected")

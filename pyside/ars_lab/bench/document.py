@@ -21,6 +21,8 @@ TITLES = {
     "infer": "Posterior traces of Marsaglia (`ars bench infer`)",
     "infer CPU": "CPU time per trace of the same",
     "infer batches": "Requests of the same, by the size of the batch that answered them",
+    "budget": "Effective traces per second of an automatic budget (`ars bench budget`)",
+    "costs": "Costs that an automatic budget plans with (`ars bench costs`)",
     "sites": "Cost of a request against the number of sites (`ars bench sites`)",
     "train": "Prior traces, recording and training (`ars bench train`)",
     "pyprob": "Next to pyprob, in turns (`ars bench pyprob`)",

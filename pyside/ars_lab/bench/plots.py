@@ -1,4 +1,4 @@
-"""Two pictures of a report: what a continuation costs, and where the time of inference goes. They need matplotlib."""
+"""Pictures of a report: the cost of a continuation, the time of inference, the gain of a budget. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -66,12 +66,38 @@ def _infer(measurements: Sequence[Measurement]) -> Figure | None:
     return figure
 
 
+def _budget(measurements: Sequence[Measurement]) -> Figure | None:
+    over = [m for m in measurements if m.suite == "budget" and m.metric in ("over M=1, N=10", "over best")]
+    if not over:
+        return None
+    rows = list(dict.fromkeys(_label(m) for m in over))
+    figure = _figure(1.4 + 0.4 * len(rows))
+    axes = figure.add_subplot()
+    styles = (("over M=1, N=10", "sky blue", -0.2), ("over best", "orange", 0.2))
+    for metric, colour, shift in styles:
+        found = [m for m in over if m.metric == metric and m.value > 0]
+        places = [rows.index(_label(m)) + shift for m in found]
+        axes.barh(places, [m.value for m in found], height=0.38, color=OKABE_ITO[colour], label=f"auto {metric}")
+        for place, m in zip(places, found, strict=True):
+            if m.target is not None:
+                axes.plot([m.target], [place], marker="|", markersize=12, color=OKABE_ITO["vermillion"])
+    axes.axvline(1.0, color=OKABE_ITO["black"], linewidth=1)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.set_xscale("log")
+    axes.set_xlabel("effective traces per second, automatic over fixed budget (red: target)")
+    axes.invert_yaxis()
+    figure.legend(loc="outside lower center", ncols=2, fontsize="small")
+    return figure
+
+
 def save_plots(measurements: Sequence[Measurement], directory: Path) -> list[Path]:
     """Writes what there is data for; returns the files."""
     directory.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, figure in (("bench_fork.png", _fork(measurements)), ("bench_infer.png", _infer(measurements))):
+    figures = {"fork": _fork(measurements), "infer": _infer(measurements), "budget": _budget(measurements)}
+    for name, figure in figures.items():
         if figure is not None:
-            figure.savefig(directory / name)
-            written.append(directory / name)
+            path = directory / f"bench_{name}.png"
+            figure.savefig(path)
+            written.append(path)
     return written

@@ -504,6 +504,7 @@ def broken_traces() -> Iterator[tuple[str, str, list[bytes]]]:
     yield "traces_loop_parent", "a loop that is its own parent", traces(changed(4, loop(parent=0)))
     yield "traces_loop_tries", "a loop of 0 tries", traces(changed(4, loop(tries=0)))
     yield "traces_loop_accepted", "more accepted than tried", traces(changed(4, loop(accepted_q=11)))
+    yield "traces_loop_no_runs", "tries under q without a run", traces(changed(4, loop(runs_p=0, tries_p=0)))
     yield "traces_loop_main", "s_pq_main is NaN", traces(changed(4, loop(s_pq_main=NAN)))
     yield "traces_loop_main_negative", "s_pq_main is negative", traces(changed(4, loop(s_pq_main=-1.0)))
     yield "traces_loop_method", "method 6", traces(changed(4, loop(method=6)))

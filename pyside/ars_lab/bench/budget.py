@@ -1,0 +1,164 @@
+"""``ars bench budget``: effective traces per second of an automatic budget, of M = 1, N = 10, and of fixed budgets.
+
+All budgets of a case take turns, and each run lasts about as long, so that the ratios are of equal time on one machine.
+A run's seconds are those of the call: pilot, plan and replays included, the start of the simulator not. The effective
+traces are those of all turns together, because a few traces decide how many there are.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+import ars
+from ars import diagnostics
+from ars.columns import Floats
+from ars.continuations import Continuations
+from ars_lab.bench.budget_cases import Case, cases
+from ars_lab.bench.measure import Effort, traces_for
+from ars_lab.bench.results import Better, Measurement
+
+__all__ = ["SUITE", "run"]
+
+SUITE = "budget"
+_MODES: tuple[Continuations, ...] = ("auto", "fork")
+_PAPER = ars.Budget(M=1, N=10)
+_LONGER = 5  # a run lasts so many times --seconds: an automatic budget has a start of its own
+
+Asked: TypeAlias = ars.Budget | Literal["auto"]
+
+
+def _grid(effort: Effort) -> list[ars.Budget]:
+    """Fixed budgets (M, R), of which the best one counts."""
+    pairs = {
+        "smallest": [(1, 0)],
+        "quick": [(1, 0), (1, 1), (3, 2)],
+        "full": [(1, 0), (1, 1), (1, 2), (2, 2), (3, 2), (5, 2), (5, 5), (10, 10)],
+    }[effort.size]
+    return [ars.Budget(M=M, R=R) for M, R in pairs]
+
+
+class _Run(NamedTuple):
+    """One run of one budget."""
+
+    seconds: float
+    log_weights: Floats
+    replayed: float  # share of the traces that were estimated
+    phases: int
+
+    @property
+    def rate(self) -> float:
+        return diagnostics.ess(self.log_weights) / self.seconds
+
+
+def _estimated(post: ars.Posterior) -> float:
+    """The share of the traces of which some loop was estimated."""
+    estimated = post.columns.loops["runs_p"] > 0
+    if not estimated.any():
+        return 0.0
+    ends = np.cumsum(post.columns.traces["n_loops"])
+    return len(np.unique(np.searchsorted(ends, np.flatnonzero(estimated), side="right"))) / len(post)
+
+
+def _run(simulator: ars.Simulator, case: Case, options: Mapping[str, Any], budget: Asked, n: int, seed: int) -> _Run:
+    simulator._estimates_the_prior = case.prior and budget != "auto"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ars.ArsWarning)  # of few traces, in the runs that find out how many to make
+        started = time.perf_counter()
+        post = simulator.posterior(**options, traces=n, budget=budget, seed=seed, progress=False)
+        seconds = time.perf_counter() - started
+        phases = post.budget.phases if isinstance(post.budget, ars.ChosenBudget) else 1
+        return _Run(seconds, post.log_weights("ars"), _estimated(post), phases)
+
+
+class _Found(NamedTuple):
+    """All turns of one budget."""
+
+    runs: Sequence[_Run]
+
+    @property
+    def rate(self) -> float:
+        """Effective traces per second, all turns together."""
+        together = np.concatenate([run.log_weights for run in self.runs])
+        return diagnostics.ess(together) / sum(run.seconds for run in self.runs)
+
+    @property
+    def traces_per_second(self) -> float:
+        return sum(len(run.log_weights) for run in self.runs) / sum(run.seconds for run in self.runs)
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Half of their range over their mean."""
+    middle = sum(values) / len(values)
+    return (max(values) - min(values)) / 2 / middle if middle else 0.0
+
+
+def _measured(
+    about: Mapping[str, str | float],
+    metric: str,
+    value: float,
+    turns: Sequence[float] = (),
+    *,
+    unit: str = "",
+    better: Better = "neither",
+    target: float | None = None,
+) -> Measurement:
+    return Measurement(SUITE, dict(about), metric, value, unit, better, _spread(turns) if turns else 0.0, target)
+
+
+def _report(case: Case, mode: Continuations, found: Mapping[Asked, _Found]) -> Iterator[Measurement]:
+    about: dict[str, str | float] = {"case": case.name, "continuations": mode}
+    auto, paper = found["auto"], found[_PAPER]
+    fixed = {budget: turns for budget, turns in found.items() if isinstance(budget, ars.Budget) and budget != _PAPER}
+    best = max(fixed, key=lambda budget: fixed[budget].rate)
+    for name, turns in (("auto", auto), ("M=1, N=10", paper), ("best (M, R)", fixed[best])):
+        rates = [run.rate for run in turns.runs]
+        yield _measured(about, f"{name}: ESS/s", turns.rate, rates, better="higher")
+    target = case.targets.fork if mode == "fork" else case.targets.auto
+    for name, other, wanted in (("over M=1, N=10", paper, target), ("over best", fixed[best], None)):
+        ratios = [ours.rate / theirs.rate for ours, theirs in zip(auto.runs, other.runs, strict=True) if theirs.rate]
+        ratio = auto.rate / other.rate if other.rate else 0.0
+        yield _measured(about, name, ratio, ratios, better="higher", target=wanted)
+    yield _measured(about, "best M", best.M)
+    yield _measured(about, "best R", best.R or 0)
+    yield _measured(about, "auto: phases", auto.runs[-1].phases)
+    yield _measured(about, "auto: estimated", 100 * float(np.mean([run.replayed for run in auto.runs])), unit="%")
+    share = auto.rate / auto.traces_per_second if auto.traces_per_second else 0.0
+    yield _measured(about, "auto: ESS/N", share)
+    yield _measured(about, "M=1, N=10: ESS/N", paper.rate / paper.traces_per_second if paper.rate else 0.0)
+
+
+def _measure(case: Case, mode: Continuations, effort: Effort) -> Iterator[Measurement]:
+    workers = 2 if effort.size == "smallest" else None
+    asked: list[Asked] = ["auto", _PAPER, *_grid(effort)]
+    with ars.Simulator(case.command, workers=workers, continuations=mode) as simulator:
+        options = case.make(simulator)
+
+        def runner(budget: Asked) -> Callable[[int, int], _Run]:
+            return functools.partial(_run, simulator, case, options, budget)
+
+        seconds = _LONGER * effort.seconds
+        counts = {
+            budget: traces_for(functools.partial(runner(budget), seed=1), seconds, first=64, least=64)
+            for budget in asked
+        }
+        runs: dict[Asked, list[_Run]] = {budget: [] for budget in asked}
+        for turn in effort.turns():
+            for budget in asked:
+                runs[budget].append(runner(budget)(counts[budget], 2 + turn))
+    yield from _report(case, mode, {budget: _Found(turns) for budget, turns in runs.items()})
+
+
+def run(effort: Effort, directory: str | None = None, cache: Path | None = None) -> Iterator[Measurement]:
+    """Measurements as they come. ``cache``: where trained networks are kept."""
+    from ars_lab.bench.peer import default_cache
+
+    for case in cases(effort, directory, default_cache() if cache is None else cache):
+        for mode in _MODES:
+            yield from _measure(case, mode, effort)
