@@ -60,10 +60,11 @@ def posterior_in_phases(job: Job, budget: AutoBudget | ChosenBudget) -> Posterio
     try:
         plan.look_at(_seen(job, first))
     except _Unrepeatable as error:
-        job.warn_of_difference(error.different, error.replayed)
+        if budget.phases != 1:  # else a pilot is all that is run again, and its numbers enter no weight
+            job.warn_of_difference(error.different, error.replayed)
         return _in_one_phase(job, plan.choose(_seen(job, first), phases=1))
     seen = _seen(job, first)
-    if len(seen.entries.rows) and plan.choose(seen).phases == 1:
+    if budget.phases == 1 or (len(seen.entries.rows) and plan.choose(seen).phases == 1):
         return _in_one_phase(job, plan.choose(seen, phases=1))
     rest = total - len(first.traces)
     return _in_two_phases(job, _first_phase(job, len(first.traces), rest) if rest else first, plan)
