@@ -45,16 +45,20 @@ static void rare(const char *unused) {
     ars_observe("y", ars_normal(v, 0.5));
 }
 
-/* The latent v is only met where the prior has been in the outer loop: in continuations. */
+/* One try in two thousand of the inner loop draws the latent v: continuations of the outer loop may be the first to. */
 static void hidden(const char *unused) {
     (void)unused;
     double a, u;
     do {
         rs_start("outer");
         a = ars_sample("a", ars_uniform(0, 1));
-        BELOW("inner", u, "u", 0.6);
-        if (a > 0.8) u = ars_sample("v", ars_uniform(0, 0.6));
-    } while (a > 0.9);
+        do {
+            rs_start("inner");
+            u = ars_sample("u", ars_uniform(0, 1));
+            if (u > 0.9995) u = ars_sample("v", ars_uniform(0, 1));
+        } while (u > 0.6);
+        rs_end();
+    } while (a > 0.5);
     rs_end();
     ars_observe("y", ars_normal(a + u, 0.5));
 }
