@@ -44,7 +44,9 @@ def random_traces(draw: st.DrawFn) -> list[Trace]:
         ]
         observes = [(Y, draw(st.lists(numbers, min_size=1, max_size=3))) for _ in range(draw(st.integers(0, 2)))]
         results = [(MU, draw(st.lists(numbers, min_size=1, max_size=3))) for _ in range(draw(st.integers(0, 2)))]
-        loops = [Loop(LOOP, instance=i, tries=draw(st.integers(1, 9))) for i in range(draw(st.integers(0, 2)))]
+        loops = [
+            Loop(LOOP, instance=i, tries=draw(st.integers(1, 9)), s_pq_main=0.5) for i in range(draw(st.integers(0, 2)))
+        ]
         made.append(Trace(number, draw(numbers), samples=samples, observes=observes, results=results, loops=loops))
     return made
 

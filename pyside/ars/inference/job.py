@@ -19,6 +19,7 @@ from ars.columns import Columns, Site, merge, select
 from ars.errors import ArsError, ReplayWarning, RunInterrupted
 from ars.failures import Failure
 from ars.inference.options import PosteriorOptions
+from ars.outside import outside
 from ars.planning.entries import exact_loops
 from ars.posterior import Posterior
 from ars.progress import NoProgress, Progress
@@ -276,7 +277,7 @@ class Job:
             "and the result cannot be reproduced. Draw with ars_draw or ars_sample instead, or ask for one phase from "
             "the start: budget=Budget.auto(phases=1), --phases 1",
             ReplayWarning,
-            stacklevel=6,
+            stacklevel=outside(),
         )
 
     def stage(self, start: int, count: int, *, final: bool) -> Job:

@@ -19,6 +19,7 @@ import numpy as np
 from ars.budget import AutoBudget
 from ars.errors import FewTracesWarning
 from ars.inference.job import Job
+from ars.outside import outside
 from ars.posterior import Posterior
 
 __all__ = ["posterior_to_target"]
@@ -65,7 +66,7 @@ def posterior_to_target(
             f"{of} has a relative error of {reached:.2g}, more than the {auto.error:g} asked for. "
             + _why(auto, wanted, total - used),
             FewTracesWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )
     return post
 

@@ -15,6 +15,7 @@ from ars._native import ReplyFlag
 from ars.columns import Columns, Site
 from ars.distributions import Distribution, covers, decode
 from ars.errors import ArsWarning, ProposalError, SupportWarning
+from ars.outside import outside
 from ars.proposers.hand_states import Drawn, State, StateStore
 from ars.proposers.watchdog import OverTime, Watchdog
 from ars.wire import PRIOR, Replies, SiteTable, StepBatch
@@ -172,7 +173,7 @@ class HandProposer:
                 warnings.warn(
                     f"proposals[{key!r}]: no trace drew a latent of this name; the latents are: {names}",
                     ArsWarning,
-                    stacklevel=4,
+                    stacklevel=outside(),
                 )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from ars._native import ForkReason, LoopMethod, failure_name
 from ars.columns import Array, Booleans, Columns, Site
 from ars.errors import ContinuationWarning
+from ars.outside import outside
 from ars.results.system_calls import system_call
 
 __all__ = ["Estimation", "continuation_line", "how_estimated", "refused", "report_continuations"]
@@ -163,5 +164,5 @@ def report_continuations(columns: Columns, sites: Sequence[Site]) -> None:
         'undefined behaviour, such as reading memory that it never wrote. continuations="fork" (--continuations fork) '
         "avoids rewinding altogether",
         ContinuationWarning,
-        stacklevel=4,
+        stacklevel=outside(),
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from ars.columns import Columns, Site
 from ars.errors import ObservationWarning
+from ars.outside import outside
 
 __all__ = ["impossible_observations", "warn_of_impossible"]
 
@@ -50,5 +51,5 @@ def warn_of_impossible(columns: Columns, sites: Sequence[Site]) -> None:
             " cannot produce the values given with any of the latents that were drawn: they may lie beyond the bounds"
             " of a Uniform, for instance. Check the data and their units, or the proposals",
             ObservationWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )

@@ -15,6 +15,7 @@ from ars._native import FailureKind, failure_name
 from ars.columns import Array, Columns, Integers, Site, merge
 from ars.errors import ArsError, BiasWarning, ObservationError, StorageError, TraceFailure
 from ars.failures import EXAMPLES_PER_KIND, Failure, describe, failures_of
+from ars.outside import outside
 from ars.progress import Progress
 from ars.runtime.run_summary import RunSummary
 from ars.store.site_numbers import SiteNumbers, renumber
@@ -230,7 +231,7 @@ class Recorder:
                 f"{self.n_failed} of {self.done} traces failed and were dropped, which biases what is left unless "
                 f"failures have nothing to do with the values drawn. {self.describe()}",
                 BiasWarning,
-                stacklevel=4,
+                stacklevel=outside(),
             )
 
     def error(self) -> TraceFailure | None:

@@ -51,7 +51,8 @@ def unpack(arrays: Arrays) -> Record:
         loops[name] = arrays["loops"][name]
     columns: Columns = blank._replace(traces=arrays["traces"], loops=loops)
     sites = [Site(i, SiteKind(k), None if d is None else DistKind(d), address) for i, k, d, address in about["sites"]]
-    run = RunInfo(**{**about["run"], "simulator": tuple(about["run"]["simulator"])})
+    tuples = {name: tuple(about["run"].get(name, ())) for name in ("simulator", "exact")}
+    run = RunInfo(**{**about["run"], **tuples})
     record = Record(columns, sites, run=run, stats=about["stats"], observed={})
     record.kept = {name.removeprefix(_VALUE): array for name, array in arrays.items() if name.startswith(_VALUE)}
     return record

@@ -27,6 +27,7 @@ from ars.network.model.core import ProposalNetwork
 from ars.network.serve.pool import DEFAULT_MEMORY, SHARED, Slots, StatePool
 from ars.network.serve.serving import Asked, Previous, ServingNetwork, in_blocks
 from ars.network.train.batches import Batcher, complete
+from ars.outside import outside
 from ars.wire import Replies, SiteTable, StepBatch
 
 __all__ = ["NetworkProposer", "UsualPriors", "usual_priors"]
@@ -179,7 +180,7 @@ class NetworkProposer:
             f"proposed them, in {total:,} draws: {', '.join(listed)}{more}. The weights are right, but the effective "
             "sample size may be small: train on more traces, or on this version of the simulator",
             NetworkWarning,
-            stacklevel=4,
+            stacklevel=outside(),
         )
 
     def _why(self, site: Site) -> str:
