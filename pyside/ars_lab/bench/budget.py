@@ -5,7 +5,8 @@ plays a smaller part in the ratios. A run's seconds are those of the call: pilot
 of the simulator not. The effective traces are those of all turns together, because a few traces decide how many there
 are.
 
-A run without estimates is the bound: as fast, with weights that are as even, as any budget could be.
+A run without estimates is the bound: as fast, with weights that are as even, as any budget could be. Ratios of CPU time
+(of all processes) are there as well, because they depend less on what else a machine does.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ars import diagnostics
 from ars.columns import Floats
 from ars.continuations import Continuations
 from ars_lab.bench.budget_cases import Case, cases
-from ars_lab.bench.measure import Effort
+from ars_lab.bench.measure import Effort, family_cpu
 from ars_lab.bench.results import Better, Measurement
 
 __all__ = ["SUITE", "run"]
@@ -50,6 +51,7 @@ class _Run(NamedTuple):
     """One run of one budget."""
 
     seconds: float
+    cpu: float  # seconds, of all processes
     log_weights: Floats
     estimated: float  # share of the traces
     phases: int
@@ -72,12 +74,14 @@ def _run(simulator: ars.Simulator, case: Case, options: Mapping[str, Any], budge
     simulator._estimates_the_prior = case.prior and isinstance(budget, ars.Budget)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ars.ArsWarning)  # of few effective traces
-        started = time.perf_counter()
+        before = family_cpu(simulator).total if simulator.running else 0.0
+        started, began = time.perf_counter(), time.process_time()
         post = simulator.posterior(**options, traces=n, budget=budget, seed=seed, progress=False)
-        seconds = time.perf_counter() - started
+        seconds, own = time.perf_counter() - started, time.process_time() - began
+        cpu = own + family_cpu(simulator).total - before
         phases = post.budget.phases if isinstance(post.budget, ars.ChosenBudget) else 1
         log_weights = post.log_weights("biased" if budget is None else "ars")
-        return _Run(seconds, log_weights, _estimated(post), phases)
+        return _Run(seconds, cpu, log_weights, _estimated(post), phases)
 
 
 class _Found(NamedTuple):
@@ -90,6 +94,11 @@ class _Found(NamedTuple):
         """Effective traces per second, all turns together."""
         together = np.concatenate([run.log_weights for run in self.runs])
         return diagnostics.ess(together) / sum(run.seconds for run in self.runs)
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds per effective trace."""
+        return sum(run.cpu for run in self.runs) / max(self.rate * sum(run.seconds for run in self.runs), 1e-9)
 
     @property
     def traces_per_second(self) -> float:
@@ -129,6 +138,8 @@ def _report(case: Case, mode: Continuations, found: Mapping[Asked, _Found]) -> I
         ratios = [ours.rate / theirs.rate for ours, theirs in zip(auto.runs, other.runs, strict=True) if theirs.rate]
         ratio = auto.rate / other.rate if other.rate else 0.0
         yield _measured(about, name, ratio, ratios, better="higher", target=wanted)
+    yield _measured(about, "over M=1, N=10, CPU", paper.cpu / auto.cpu if auto.cpu else 0.0, better="higher")
+    yield _measured(about, "over best, CPU", fixed[best].cpu / auto.cpu if auto.cpu else 0.0, better="higher")
     yield _measured(about, "best M", best.M)
     yield _measured(about, "best R", best.R or 0)
     yield _measured(about, "auto: phases", auto.runs[-1].phases)
