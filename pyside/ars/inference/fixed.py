@@ -44,12 +44,10 @@ def estimated_at_once(
     columns, exact
         The traces, and the loops whose factor is exactly 1.
     """
-    job.probe()
-    skipped = job.exact()
+    skipped = job.probably_exact()
     columns = job.step(job.config(wanted, {**budgets, **nothing_of(skipped)}), folder=folder)
     exact = job.exact()
-    if skipped - exact:  # a latent with a proposal has turned up under a loop that was left out
-        columns = _completed(job, columns, wanted, budgets, exact)
+    columns = _completed(job, columns, wanted, budgets, exact)
     return without_estimates(columns, job.sites, exact), exact
 
 
@@ -61,7 +59,8 @@ def nothing_of(loops: frozenset[str]) -> dict[str, Wanted]:
 def _completed(
     job: Job, columns: Columns, wanted: Wanted, budgets: Mapping[str, Wanted], exact: frozenset[str]
 ) -> Columns:
-    """The traces with the estimates that are missing, which a second run of them makes."""
+    """The traces with estimates that are missing: a latent with a proposal has turned up under a loop that was left out.
+    A second run of these traces makes them."""
     entries = entries_of(columns, job.sites, exact)
     estimated = columns.loops["runs_p"] > 0
     needed = ~np.isin(columns.loops["site"], [site.id for site in job.sites if site.address in exact])

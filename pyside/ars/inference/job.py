@@ -24,6 +24,7 @@ from ars.planning.entries import exact_loops
 from ars.posterior import Posterior
 from ars.progress import NoProgress, Progress
 from ars.proposers import Proposer
+from ars.proposers.remembering import RememberingProposer
 from ars.results.continuations import report_continuations
 from ars.results.zero_likelihood import warn_of_impossible
 from ars.runs import Runs
@@ -85,7 +86,8 @@ class Job:
         self.asked = asked
         self.seed = seed
         self._runs = runs
-        self._proposer = proposer
+        self._proposer = RememberingProposer(proposer)
+        self._kept_sites = SiteNumbers()  # that traces had met which an earlier process kept
         self._all_proposed = estimates_the_prior
         self._progress = progress
         self._lease = lease
@@ -129,15 +131,21 @@ class Job:
         return self._all_proposed or self._proposer.proposes(site)
 
     def exact(self) -> frozenset[str]:
-        """The loops under which nothing is proposed, as far as sites are known."""
-        return exact_loops(self.sites, self.proposes)
+        """The loops under which no latent was proposed, as far as the traces of this job have shown."""
+        if self._all_proposed:
+            return frozenset()
+        met = self._proposer.addresses | {site.address for site in self._kept_sites.sites if self.proposes(site)}
+        return exact_loops(self.sites, lambda site: site.address in met)
 
-    def probe(self) -> None:
-        """Meets the simulator's sites by a few traces of the prior, if it has shown none yet."""
+    def probably_exact(self) -> frozenset[str]:
+        """The loops under which nothing can be proposed, as far as sites are known: to spare estimates that nobody
+        needs. A few traces of the prior are run if the simulator has shown no latent yet."""
+        if self._all_proposed:
+            return frozenset()
         known = self._runs.known_sites
         if not any(site.kind is SiteKind.SAMPLE for site in known):
             _, known = self._runs.prior_chunk(0, 0, _PROBE, on_failure="zero", lease=self._lease)
-        self._numbers.adopt(known)
+        return exact_loops(known, self.proposes)
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 
@@ -205,6 +213,7 @@ class Job:
         recorder.sites = self._numbers.sites
         if kept is not None:
             columns, sites = kept.load(config.first_trace, self._span(config))
+            self._kept_sites.adopt(sites)
             recorder.start(select(columns, config.places(columns.traces["trace"]) >= 0), sites)
             recorder.resumed(kept.lost)
         try:
