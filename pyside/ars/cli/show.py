@@ -62,7 +62,7 @@ def missed_requirements(assessed: RunDiagnostics, least_ess: float | None, large
         One sentence per requirement that is missed.
     """
     found = []
-    weighting = assessed[assessed.method] if assessed.weightings else None
+    weighting = next((each for each in assessed.weightings if each.method == assessed.method), None)
     effective = weighting.ess if weighting is not None else 0.0
     if least_ess is not None and effective < least_ess:
         found.append(f"{shown_ess(effective)} effective traces, but --require-ess {least_ess:g}")

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ars._native import RunFlag, SiteKind
 from ars.budget import Budget, ChosenBudget
 from ars.columns import Columns, Site, merge, select
-from ars.errors import ArsError, ReplayWarning, RunInterrupted
+from ars.errors import ArsError, ReplayWarning, RunInterrupted, StorageError
 from ars.failures import Failure
 from ars.inference.options import PosteriorOptions
 from ars.outside import outside
@@ -37,7 +37,6 @@ __all__ = ["Job", "resumed_seed"]
 
 _STAGE: Final = "stage-{}"  # the folder of a job that is a stage of another; the number is that of its first trace
 _NOTHING: Final = Wanted()
-_PROBE: Final = 16  # traces of the prior that show which sites a simulator has
 
 
 def resumed_seed(resume: str | os.PathLike[str]) -> int | None:
@@ -99,6 +98,7 @@ class Job:
         self._simulator: Mapping[str, Any] | None = None
         self._folders: dict[str, KeptRun] = {}
         self._quiet = False
+        self._unkept: StorageError | None = None
         self._recorders: list[Recorder] = []
         self._done = 0  # traces, for the progress bar
         self.base: Columns | None = None  # traces without estimates, to give back if a later step fails
@@ -139,13 +139,12 @@ class Job:
 
     def probably_exact(self) -> frozenset[str]:
         """The loops under which nothing can be proposed, as far as sites are known: to spare estimates that nobody
-        needs. A few traces of the prior are run if the simulator has shown no latent yet."""
-        if self._all_proposed:
-            return frozenset()
-        known = self._runs.known_sites
-        if not any(site.kind is SiteKind.SAMPLE for site in known):
-            _, known = self._runs.prior_chunk(0, 0, _PROBE, on_failure="zero", lease=self._lease)
-        return exact_loops(known, self.proposes)
+        needs."""
+        return frozenset() if self._all_proposed else exact_loops(self._runs.known_sites, self.proposes)
+
+    def knows_latents(self) -> bool:
+        """Whether the simulator has shown any latent yet."""
+        return any(site.kind is SiteKind.SAMPLE for site in self._runs.known_sites)
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 
@@ -214,7 +213,8 @@ class Job:
         if kept is not None:
             columns, sites = kept.load(config.first_trace, self._span(config))
             self._kept_sites.adopt(sites)
-            recorder.start(select(columns, config.places(columns.traces["trace"]) >= 0), sites)
+            columns = renumber(columns, self._numbers.adopt(sites))
+            recorder.start(select(columns, config.places(columns.traces["trace"]) >= 0), self._numbers.sites)
             recorder.resumed(kept.lost)
         try:
             self._runs.work(config, self._proposer, recorder, self._lease)
@@ -222,7 +222,13 @@ class Job:
             error.partial = self._partial(config, self._take(config, recorder, hidden))
             raise
         columns = self._take(config, recorder, hidden)
-        if failure := recorder.error() or recorder.unkept():
+        failure: ArsError | None = recorder.error()
+        if failure is None and (unkept := recorder.unkept()):
+            if recorder.done == config.n_traces:  # all came, and can be used; they are on no disk
+                self._unkept = self._unkept or unkept
+            else:
+                failure = unkept
+        if failure is not None:
             failure.partial = self._partial(config, columns)
             raise failure
         return columns
@@ -316,6 +322,9 @@ class Job:
     ) -> Posterior:
         """The result of all steps, after the warnings that they call for."""
         self._stats.update(stats)
+        if self._unkept is not None:
+            self._unkept.partial = self._result(columns, budget, exact)
+            raise self._unkept
         if self._quiet:
             return self._result(columns, budget, exact)
         self._proposer.warn_after_run(columns, self.sites)

@@ -26,8 +26,8 @@ __all__ = ["posterior_to_target"]
 
 _FIRST: Final = 1000  # traces of the first stage
 _GROWTH: Final = 4
-_ENOUGH: Final = 50.0  # effective traces, for an error to be extrapolated from
-_MARGIN: Final = 1.2  # more traces than the error asks for: it is itself an estimate
+_ENOUGH: Final = 200.0  # effective traces, for an error to be extrapolated from
+_MARGIN: Final = 1.4  # more traces than the error asks for: it is itself an estimate
 _SHARE: Final = 0.1  # of the time, that stages take at least before speed is extrapolated from
 _USED: Final = 0.9  # of the time that is left, for the traces that are reported
 
