@@ -25,6 +25,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 @pytest.mark.compiler
+@pytest.mark.filterwarnings("ignore::ars.FewTracesWarning")  # an error that is missed by a little
 def test_the_code_of_the_page_gives_the_exact_evidence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,16 +1,19 @@
 """``ars bench budget``: effective traces per second of an automatic budget, of M = 1, N = 10, and of fixed budgets.
 
-All budgets of a case take turns, and each run lasts about as long, so that the ratios are of equal time on one machine.
-A run's seconds are those of the call: pilot, plan and replays included, the start of the simulator not. The effective
-traces are those of all turns together, because a few traces decide how many there are.
+All budgets of a case take turns, with the same seeds and numbers of traces: they correct the same traces, so chance
+plays a smaller part in the ratios. A run's seconds are those of the call: pilot, plan and replays included, the start
+of the simulator not. The effective traces are those of all turns together, because a few traces decide how many there
+are.
+
+A run without estimates is the bound: as fast, with weights that are as even, as any budget could be. Ratios of CPU time
+(of all processes) are there as well, because they depend less on what else a machine does.
 """
 
 from __future__ import annotations
 
-import functools
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -21,7 +24,7 @@ from ars import diagnostics
 from ars.columns import Floats
 from ars.continuations import Continuations
 from ars_lab.bench.budget_cases import Case, cases
-from ars_lab.bench.measure import Effort, traces_for
+from ars_lab.bench.measure import Effort, family_cpu
 from ars_lab.bench.results import Better, Measurement
 
 __all__ = ["SUITE", "run"]
@@ -29,9 +32,9 @@ __all__ = ["SUITE", "run"]
 SUITE = "budget"
 _MODES: tuple[Continuations, ...] = ("auto", "fork")
 _PAPER = ars.Budget(M=1, N=10)
-_LONGER = 5  # a run lasts so many times --seconds: an automatic budget has a start of its own
+_TRACES = {"smallest": 200, "quick": 4_000, "full": 10_000}  # of a run; the last is the default of ars infer
 
-Asked: TypeAlias = ars.Budget | Literal["auto"]
+Asked: TypeAlias = ars.Budget | Literal["auto"] | None  # None: no estimates
 
 
 def _grid(effort: Effort) -> list[ars.Budget]:
@@ -48,8 +51,9 @@ class _Run(NamedTuple):
     """One run of one budget."""
 
     seconds: float
+    cpu: float  # seconds, of all processes
     log_weights: Floats
-    replayed: float  # share of the traces that were estimated
+    estimated: float  # share of the traces
     phases: int
 
     @property
@@ -67,14 +71,17 @@ def _estimated(post: ars.Posterior) -> float:
 
 
 def _run(simulator: ars.Simulator, case: Case, options: Mapping[str, Any], budget: Asked, n: int, seed: int) -> _Run:
-    simulator._estimates_the_prior = case.prior and budget != "auto"
+    simulator._estimates_the_prior = case.prior and isinstance(budget, ars.Budget)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ars.ArsWarning)  # of few traces, in the runs that find out how many to make
-        started = time.perf_counter()
+        warnings.simplefilter("ignore", ars.ArsWarning)  # of few effective traces
+        before = family_cpu(simulator).total if simulator.running else 0.0
+        started, began = time.perf_counter(), time.process_time()
         post = simulator.posterior(**options, traces=n, budget=budget, seed=seed, progress=False)
-        seconds = time.perf_counter() - started
+        seconds, own = time.perf_counter() - started, time.process_time() - began
+        cpu = own + family_cpu(simulator).total - before
         phases = post.budget.phases if isinstance(post.budget, ars.ChosenBudget) else 1
-        return _Run(seconds, post.log_weights("ars"), _estimated(post), phases)
+        log_weights = post.log_weights("biased" if budget is None else "ars")
+        return _Run(seconds, cpu, log_weights, _estimated(post), phases)
 
 
 class _Found(NamedTuple):
@@ -87,6 +94,11 @@ class _Found(NamedTuple):
         """Effective traces per second, all turns together."""
         together = np.concatenate([run.log_weights for run in self.runs])
         return diagnostics.ess(together) / sum(run.seconds for run in self.runs)
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds per effective trace."""
+        return sum(run.cpu for run in self.runs) / max(self.rate * sum(run.seconds for run in self.runs), 1e-9)
 
     @property
     def traces_per_second(self) -> float:
@@ -114,21 +126,24 @@ def _measured(
 
 def _report(case: Case, mode: Continuations, found: Mapping[Asked, _Found]) -> Iterator[Measurement]:
     about: dict[str, str | float] = {"case": case.name, "continuations": mode}
-    auto, paper = found["auto"], found[_PAPER]
+    auto, paper, bound = found["auto"], found[_PAPER], found[None]
     fixed = {budget: turns for budget, turns in found.items() if isinstance(budget, ars.Budget) and budget != _PAPER}
     best = max(fixed, key=lambda budget: fixed[budget].rate)
-    for name, turns in (("auto", auto), ("M=1, N=10", paper), ("best (M, R)", fixed[best])):
+    for name, turns in (("auto", auto), ("M=1, N=10", paper), ("best (M, R)", fixed[best]), ("bound", bound)):
         rates = [run.rate for run in turns.runs]
         yield _measured(about, f"{name}: ESS/s", turns.rate, rates, better="higher")
     target = case.targets.fork if mode == "fork" else case.targets.auto
-    for name, other, wanted in (("over M=1, N=10", paper, target), ("over best", fixed[best], None)):
+    others = (("over M=1, N=10", paper, target), ("over best", fixed[best], None), ("over bound", bound, None))
+    for name, other, wanted in others:
         ratios = [ours.rate / theirs.rate for ours, theirs in zip(auto.runs, other.runs, strict=True) if theirs.rate]
         ratio = auto.rate / other.rate if other.rate else 0.0
         yield _measured(about, name, ratio, ratios, better="higher", target=wanted)
+    yield _measured(about, "over M=1, N=10, CPU", paper.cpu / auto.cpu if auto.cpu else 0.0, better="higher")
+    yield _measured(about, "over best, CPU", fixed[best].cpu / auto.cpu if auto.cpu else 0.0, better="higher")
     yield _measured(about, "best M", best.M)
     yield _measured(about, "best R", best.R or 0)
     yield _measured(about, "auto: phases", auto.runs[-1].phases)
-    yield _measured(about, "auto: estimated", 100 * float(np.mean([run.replayed for run in auto.runs])), unit="%")
+    yield _measured(about, "auto: estimated", 100 * float(np.mean([run.estimated for run in auto.runs])), unit="%")
     share = auto.rate / auto.traces_per_second if auto.traces_per_second else 0.0
     yield _measured(about, "auto: ESS/N", share)
     yield _measured(about, "M=1, N=10: ESS/N", paper.rate / paper.traces_per_second if paper.rate else 0.0)
@@ -136,22 +151,15 @@ def _report(case: Case, mode: Continuations, found: Mapping[Asked, _Found]) -> I
 
 def _measure(case: Case, mode: Continuations, effort: Effort) -> Iterator[Measurement]:
     workers = 2 if effort.size == "smallest" else None
-    asked: list[Asked] = ["auto", _PAPER, *_grid(effort)]
+    asked: list[Asked] = ["auto", _PAPER, *_grid(effort), None]
     with ars.Simulator(case.command, workers=workers, continuations=mode) as simulator:
-        options = case.make(simulator)
-
-        def runner(budget: Asked) -> Callable[[int, int], _Run]:
-            return functools.partial(_run, simulator, case, options, budget)
-
-        seconds = _LONGER * effort.seconds
-        counts = {
-            budget: traces_for(functools.partial(runner(budget), seed=1), seconds, first=64, least=64)
-            for budget in asked
-        }
+        options, traces = case.make(simulator), _TRACES[effort.size]
+        for warm in (None, _PAPER):  # processes are there, and know which loops can be rewound
+            _run(simulator, case, options, warm, max(traces // 10, 100), 1)
         runs: dict[Asked, list[_Run]] = {budget: [] for budget in asked}
         for turn in effort.turns():
             for budget in asked:
-                runs[budget].append(runner(budget)(counts[budget], 2 + turn))
+                runs[budget].append(_run(simulator, case, options, budget, traces, 2 + turn))
     yield from _report(case, mode, {budget: _Found(turns) for budget, turns in runs.items()})
 
 
