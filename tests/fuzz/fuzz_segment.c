@@ -267,14 +267,16 @@ static void answer_all(void) {
     }
 }
 
+/* Bit 4 of the flags: tries under q are made until some are accepted. */
 static void begin_run(uint64_t number, uint32_t flags, uint64_t first, uint64_t n) {
+    const bool until = flags & 4;
     struct ars_wire_run run = {
         .header = {ARS_WIRE_MAGIC, ARS_WIRE_VERSION, ARS_MSG_RUN, sizeof run, 0, number},
         .seed = 1,
         .first_trace = first,
         .n_traces = n,
         .flags = flags & (ARS_RUN_PROPOSE_PRIOR | ARS_RUN_ESTIMATE | ARS_RUN_RECORD_PRIORS | ARS_RUN_RECORD_REJECTED),
-        .wanted = {.runs_p = 2, .tries_q = 4},
+        .wanted = {.runs_p = 2, .tries_q = until ? 0 : 4, .accepted_q = until ? 3 : 0},
         .max_tries = 100,
         .trace_timeout = 0.2,
         .max_rejected = flags & ARS_RUN_RECORD_REJECTED ? 3 : 0};
@@ -350,8 +352,10 @@ static void lie_in_slot(uint32_t w, uint32_t slot) {
         script_take(&bytes, (unsigned char *)s + at, bytes.left < end - at ? bytes.left : end - at);
     }
     if (status & 0x40) { /* what is expected of it */
-        s->estimate.tries_q = 4;
-        s->estimate.accepted_q = script_byte(&script) % 6;
+        const bool until = host.run.config.wanted.accepted_q;
+        const uint8_t other = script_byte(&script) % 6;
+        s->estimate.tries_q = until ? other : 4;
+        s->estimate.accepted_q = until ? 3 : other;
         s->estimate.runs_p = 2;
         s->estimate.tries_p = script_byte(&script);
         s->estimate.s_pq_sum = 1;

@@ -101,7 +101,8 @@ def whole(number: int, slots: tuple[int, ...] = (), tries: bytes = b"", n_tries:
 
 
 def scripts() -> Iterator[tuple[str, bytes]]:
-    """The first byte: run flags (2 prior, 8 estimate, 16 priors recorded), 1 restless, 32 first trace 1000, 64 more."""
+    """The first byte: run flags (2 prior, 8 estimate, 16 priors recorded), 1 restless, 4 tries under q until accepted,
+    32 first trace 1000, 64 more."""
     failed = record(g.trace(0, failure=6), tail=g.failure(0, 6))
     yield "truth", bytes([2]) + BEGIN + TRUTH + words(0, ORDER_DONE)
     yield (
@@ -134,11 +135,14 @@ def scripts() -> Iterator[tuple[str, bytes]]:
     going = BEGIN + parked + ring(0, whole(0, (0, 1, NO_SLOT, 2)))
     ended = b"".join(slot(0, i, 0x40 | DONE, 1, 5) for i in range(3))
     yield "slots", bytes([8]) + going + ended + words(0, ORDER_DONE)
+    until = b"".join(slot(0, i, 0x40 | DONE, 4, 5) for i in range(3))
+    yield "slots_until_accepted", bytes([8 + 4]) + going + until + words(0, ORDER_DONE)
     yield "slots_ask", bytes([8 + 1]) + going + ask(2, ASK_STEP, step) + ask(3, ASK_STEP, step) + ANSWER + ended + WAIT
     report = struct.pack("<4Qd2I", 4, 1, 2, 7, 1.5, 3, 1) + g.failure(0, 5)
     yield "slot_fails", bytes([8]) + going + slot(0, 1, 0x80 | FAILED) + part(report) + ended + ended
     lie = struct.pack("<4Qd2I", 5, 1, 2, 7, 1.5, 3, 1)  # a try more than was asked for
     yield "slot_lies", bytes([8]) + going + slot(0, 1, 0x80 | DONE) + part(lie) + ended + ended
+    yield "slot_lies_until", bytes([8 + 4]) + going + slot(0, 1, 0x80 | DONE) + part(lie) + until + until
     yield "dies", bytes([2 + 64]) + BEGIN + ring(0, whole(0)) + bytes([13, 0]) + WAIT + bytes([13, 1]) + TRUTH
     yield "dies_with_slots", bytes([8 + 64]) + going + bytes([13, 0]) + WAIT + WAIT
     for name, frames in golden():
