@@ -153,6 +153,7 @@ def run(program: Program, executable: str) -> Study:
     with ars.Simulator([executable, str(program.index)]) as simulator, warnings.catch_warnings():
         # An interval whose ends numpy and libm compute from the same values may differ in the last bit.
         warnings.simplefilter("ignore", ars.SupportWarning)
+        simulator._estimates_the_prior = True  # loops without proposals too: their K and T are compared as well
         post = simulator.posterior(
             observe=observe, traces=traces_for(program), proposals=given, budget=ars.Budget(M=M, N=N), seed=seed
         )

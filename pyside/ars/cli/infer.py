@@ -347,8 +347,10 @@ def _show(post: Posterior, arguments: argparse.Namespace, *, complete: bool, wri
 
     if arguments.json:
         assessed = post.diagnostics()
-    else:  # what the table shows
-        assessed = post.diagnostics([post.method], values=["result" if post.results else "latent"])
+    else:  # what the table shows; a run that was broken off before its estimates has naive weights alone
+        available = post._available()
+        methods = [post.method] if post.method in available else [*available][:1]
+        assessed = post.diagnostics(methods, values=["result" if post.results else "latent"])
     missed = missed_requirements(assessed, arguments.require_ess, arguments.require_k)
     missed += _missed_error(post, arguments.error)
     if arguments.json:
@@ -362,7 +364,7 @@ def _show(post: Posterior, arguments: argparse.Namespace, *, complete: bool, wri
         print(f"ars infer: {text}", file=sys.stderr)
     if missed:
         return 3
-    if not assessed.weightings or assessed[post.method].ess == 0.0:
+    if not any(weighting.ess for weighting in assessed.weightings):
         print(f"ars infer: none of {len(post):,} traces has weight: there is no posterior", file=sys.stderr)
         return 1
     return 0

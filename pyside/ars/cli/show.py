@@ -38,7 +38,10 @@ def table(assessed: RunDiagnostics) -> str:
     """
     if not assessed.traces:
         return "no trace has finished: there is no posterior"
-    weighting = assessed[assessed.method]
+    usual = [each for each in assessed.weightings if each.method == assessed.method]
+    if not usual:
+        return f'the run ended before its loops were estimated: there are no "{assessed.method}" weights'
+    weighting = usual[0]
     if weighting.ess == 0.0:
         return f"no trace has weight: all {assessed.traces:,} weights are 0, so there is no posterior"
     title = f"{'':24} {'mean':>12} {'s.e.':>10} {'5%':>12} {'50%':>12} {'95%':>12} {'ESS':>10} {'k':>6}"
@@ -62,7 +65,7 @@ def missed_requirements(assessed: RunDiagnostics, least_ess: float | None, large
         One sentence per requirement that is missed.
     """
     found = []
-    weighting = assessed[assessed.method] if assessed.weightings else None
+    weighting = next((each for each in assessed.weightings if each.method == assessed.method), None)
     effective = weighting.ess if weighting is not None else 0.0
     if least_ess is not None and effective < least_ess:
         found.append(f"{shown_ess(effective)} effective traces, but --require-ess {least_ess:g}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ars.budget import Budget
-from ars.columns import Columns, select
+from ars.columns import Columns, merge, select
 from ars.inference.job import Job
 from ars.inference.replayed import differing, known_tries, with_estimates, without_estimates
 from ars.planning.entries import entries_of
@@ -44,12 +44,15 @@ def estimated_at_once(
     columns, exact
         The traces, and the loops whose factor is exactly 1.
     """
-    job.probe()
-    skipped = job.exact()
-    columns = job.step(job.config(wanted, {**budgets, **nothing_of(skipped)}), folder=folder)
+    first, total = job.asked.first_trace, job.asked.traces
+    if not job.knows_latents() and total > 1:  # the first trace shows which loops need no estimates
+        job.before = [job.step(job.config(wanted, budgets, count=1), folder=folder)]
+    done = len(job.before)
+    budgets_now = {**budgets, **nothing_of(job.probably_exact())}
+    rest = job.step(job.config(wanted, budgets_now, first=first + done, count=total - done), folder=folder)
+    columns, job.before = merge([*job.before, rest]), []
     exact = job.exact()
-    if skipped - exact:  # a latent with a proposal has turned up under a loop that was left out
-        columns = _completed(job, columns, wanted, budgets, exact)
+    columns = _completed(job, columns, wanted, budgets, exact)
     return without_estimates(columns, job.sites, exact), exact
 
 
@@ -61,7 +64,8 @@ def nothing_of(loops: frozenset[str]) -> dict[str, Wanted]:
 def _completed(
     job: Job, columns: Columns, wanted: Wanted, budgets: Mapping[str, Wanted], exact: frozenset[str]
 ) -> Columns:
-    """The traces with the estimates that are missing, which a second run of them makes."""
+    """The traces with estimates that are missing, which a second run of them makes: a latent with a proposal has turned
+    up under a loop that was left out."""
     entries = entries_of(columns, job.sites, exact)
     estimated = columns.loops["runs_p"] > 0
     needed = ~np.isin(columns.loops["site"], [site.id for site in job.sites if site.address in exact])

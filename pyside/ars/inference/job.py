@@ -16,7 +16,7 @@ from typing import Any, Final
 from ars._native import RunFlag, SiteKind
 from ars.budget import Budget, ChosenBudget
 from ars.columns import Columns, Site, merge, select
-from ars.errors import ArsError, ReplayWarning, RunInterrupted
+from ars.errors import ArsError, ReplayWarning, RunInterrupted, StorageError
 from ars.failures import Failure
 from ars.inference.options import PosteriorOptions
 from ars.outside import outside
@@ -24,6 +24,7 @@ from ars.planning.entries import exact_loops
 from ars.posterior import Posterior
 from ars.progress import NoProgress, Progress
 from ars.proposers import Proposer
+from ars.proposers.remembering import RememberingProposer
 from ars.results.continuations import report_continuations
 from ars.results.zero_likelihood import warn_of_impossible
 from ars.runs import Runs
@@ -36,7 +37,6 @@ __all__ = ["Job", "resumed_seed"]
 
 _STAGE: Final = "stage-{}"  # the folder of a job that is a stage of another; the number is that of its first trace
 _NOTHING: Final = Wanted()
-_PROBE: Final = 16  # traces of the prior that show which sites a simulator has
 
 
 def resumed_seed(resume: str | os.PathLike[str]) -> int | None:
@@ -85,7 +85,8 @@ class Job:
         self.asked = asked
         self.seed = seed
         self._runs = runs
-        self._proposer = proposer
+        self._proposer = RememberingProposer(proposer)
+        self._kept_sites = SiteNumbers()  # that traces had met which an earlier process kept
         self._all_proposed = estimates_the_prior
         self._progress = progress
         self._lease = lease
@@ -97,9 +98,11 @@ class Job:
         self._simulator: Mapping[str, Any] | None = None
         self._folders: dict[str, KeptRun] = {}
         self._quiet = False
+        self._unkept: StorageError | None = None
         self._recorders: list[Recorder] = []
         self._done = 0  # traces, for the progress bar
         self.base: Columns | None = None  # traces without estimates, to give back if a later step fails
+        self.before: list[Columns] = []  # traces of the same kind as those of the present step, from earlier ones
         self.budget: Budget | ChosenBudget | None = None  # with which a run that is broken off was to be weighted
 
     # ---- what is known -----------------------------------------------------------------------------------------------
@@ -129,15 +132,20 @@ class Job:
         return self._all_proposed or self._proposer.proposes(site)
 
     def exact(self) -> frozenset[str]:
-        """The loops under which nothing is proposed, as far as sites are known."""
-        return exact_loops(self.sites, self.proposes)
+        """The loops under which no latent was proposed, as far as the traces of this job have shown."""
+        if self._all_proposed:
+            return frozenset()
+        met = self._proposer.addresses | {site.address for site in self._kept_sites.sites if self.proposes(site)}
+        return exact_loops(self.sites, lambda site: site.address in met)
 
-    def probe(self) -> None:
-        """Meets the simulator's sites by a few traces of the prior, if it has shown none yet."""
-        known = self._runs.known_sites
-        if not any(site.kind is SiteKind.SAMPLE for site in known):
-            _, known = self._runs.prior_chunk(0, 0, _PROBE, on_failure="zero", lease=self._lease)
-        self._numbers.adopt(known)
+    def probably_exact(self) -> frozenset[str]:
+        """The loops under which nothing can be proposed, as far as sites are known: to spare estimates that nobody
+        needs."""
+        return frozenset() if self._all_proposed else exact_loops(self._runs.known_sites, self.proposes)
+
+    def knows_latents(self) -> bool:
+        """Whether the simulator has shown any latent yet, or it does not matter because all count as proposed."""
+        return self._all_proposed or any(site.kind is SiteKind.SAMPLE for site in self._runs.known_sites)
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 
@@ -205,7 +213,9 @@ class Job:
         recorder.sites = self._numbers.sites
         if kept is not None:
             columns, sites = kept.load(config.first_trace, self._span(config))
-            recorder.start(select(columns, config.places(columns.traces["trace"]) >= 0), sites)
+            self._kept_sites.adopt(sites)
+            columns = renumber(columns, self._numbers.adopt(sites))
+            recorder.start(select(columns, config.places(columns.traces["trace"]) >= 0), self._numbers.sites)
             recorder.resumed(kept.lost)
         try:
             self._runs.work(config, self._proposer, recorder, self._lease)
@@ -213,7 +223,13 @@ class Job:
             error.partial = self._partial(config, self._take(config, recorder, hidden))
             raise
         columns = self._take(config, recorder, hidden)
-        if failure := recorder.error() or recorder.unkept():
+        failure: ArsError | None = recorder.error()
+        if failure is None and (unkept := recorder.unkept()):
+            if recorder.done == config.n_traces:  # all came, and can be used; they are on no disk
+                self._unkept = self._unkept or unkept
+            else:
+                failure = unkept
+        if failure is not None:
             failure.partial = self._partial(config, columns)
             raise failure
         return columns
@@ -243,7 +259,9 @@ class Job:
         """What there is when a step is broken off. Of a second phase it is the first: to leave out those traces that
         still wait for their estimates would bias the rest."""
         if self.base is None:
-            return self._result(columns, self.budget, self.exact() if self.budget else frozenset())
+            return self._result(
+                merge([*self.before, columns]), self.budget, self.exact() if self.budget else frozenset()
+            )
         more = config.listed is None and not config.wanted.runs_p  # of the first phase
         return self._result(merge([self.base, columns]) if more else self.base, None)
 
@@ -307,6 +325,9 @@ class Job:
     ) -> Posterior:
         """The result of all steps, after the warnings that they call for."""
         self._stats.update(stats)
+        if self._unkept is not None:
+            self._unkept.partial = self._result(columns, budget, exact)
+            raise self._unkept
         if self._quiet:
             return self._result(columns, budget, exact)
         self._proposer.warn_after_run(columns, self.sites)
