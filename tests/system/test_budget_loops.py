@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from budget_tools import MODELS, build_models, distance, entries, infer
+from budget_tools import MODELS, assert_same_bits, build_models, distance, entries, infer
 
 import ars
 
@@ -42,8 +42,11 @@ def start(models: str, started: Callable[[ars.Simulator], ars.Simulator]) -> Cal
 def test_nothing_is_estimated_where_nothing_is_proposed(start: Callable[..., ars.Simulator], budget: Any) -> None:
     """Proposals outside loops only: the weights are those of in_loops="prior", bit for bit."""
     sim, proposals = start("two"), {"x": ars.Normal(0.3, 0.9)}
+    first = infer(sim, TRACES, budget, proposals=proposals)
     post = infer(sim, TRACES, budget, proposals=proposals)
     plain = infer(sim, TRACES, proposals=proposals, in_loops="prior")
+    assert_same_bits(first, post)
+    assert first.stats["continuations"] < 50  # a fixed budget meets the sites by its first trace
     assert post.stats["continuations"] == 0
     assert set(post.run.exact) == {"first", "second"}
     assert post.log_weights().tobytes() == plain.log_weights().tobytes() == post.log_weights("biased").tobytes()
@@ -92,7 +95,8 @@ def test_a_latent_that_turns_up_late_makes_earlier_entries_be_estimated(
     sim = start("rare")
     early = infer(sim, 400, budget, seed=1)
     assert early.run.exact == ("loop",)
-    assert early.stats["continuations"] == 0
+    assert early.stats["continuations"] < 50
+    assert not early.columns.loops["runs_p"].any()
     late = infer(sim, 1500, budget, seed=1)
     assert late.run.exact == ()
     estimated = entries(late, "loop")["runs_p"] > 0
@@ -101,6 +105,21 @@ def test_a_latent_that_turns_up_late_makes_earlier_entries_be_estimated(
     else:
         assert estimated.all()
     assert distance(late, MODELS["rare"].evidence) < 4
+
+
+history = pytest.mark.xfail(reason="continuations of a loop that another run has shown to be inexact meet v")
+
+
+@not_drawn
+@pytest.mark.parametrize("budget", [*BUDGETS[:3], *(pytest.param(each, marks=history) for each in BUDGETS[3:])])
+def test_other_runs_do_not_matter(start: Callable[..., ars.Simulator], budget: Any) -> None:
+    """The loop is exact in the traces of one run, whatever another run of the same processes has met."""
+    sim = start("rare")
+    before = infer(sim, 400, budget, seed=1)
+    assert infer(sim, 700, budget, seed=1).run.exact == ()
+    after = infer(sim, 400, budget, seed=1)
+    assert after.run.exact == ("loop",)
+    assert_same_bits(before, after)
 
 
 @not_drawn
