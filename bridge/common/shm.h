@@ -192,7 +192,7 @@ struct ars__site_entry {
     uint16_t dist;
     uint32_t name_size;
     uint32_t name_at;              /* in the names area */
-    _Atomic uint32_t always_prior; /* the low half of the number of the run in which the controller said so */
+    _Atomic uint64_t always_prior; /* the number of the run in which the controller said so */
 };
 
 /* What the host knows about estimating a loop, from all workers. */
@@ -204,7 +204,7 @@ struct ars__loop_method {
 
 /* What the run wants of a loop, if it is not what it wants of all of them. */
 struct ars__loop_wanted {
-    _Atomic uint32_t run; /* the low half of the number of the run that it holds for; stored last */
+    _Atomic uint64_t run; /* the number of the run that it holds for; stored last */
     struct ars_wire_wanted wanted;
 };
 
@@ -250,7 +250,7 @@ struct ars__shm {
 /* What the present run wants of a loop's entries. */
 static inline struct ars_wire_wanted ars__wanted_of(const struct ars__shm *shm, uint32_t loop_id) {
     const struct ars__loop_wanted *own = &shm->wanted[loop_id];
-    const bool holds = atomic_load_explicit(&own->run, memory_order_acquire) == (uint32_t)shm->run.number;
+    const bool holds = atomic_load_explicit(&own->run, memory_order_acquire) == shm->run.number;
     return holds ? own->wanted : shm->run.wanted;
 }
 

@@ -61,9 +61,10 @@ static const struct listed *find_listed(const struct run *run, uint64_t trace) {
     return NULL;
 }
 
-void host_listed_share(const struct host *host, struct ars__worker *shared) {
-    const struct listed *l = shared->order_count == 1 ? find_listed(&host->run, shared->order_first) : NULL;
-    shared->order_n_known = !l ? 0 : l->n_tries < ARS__MOST_KNOWN ? l->n_tries : ARS__MOST_KNOWN;
-    if (shared->order_n_known)
-        memcpy(shared->order_known, host->run.known + l->at, shared->order_n_known * sizeof *shared->order_known);
+/* Numbers in the segment are not read back: a stray thread of the worker may have written over them. */
+void host_listed_share(const struct host *host, const struct range *order, struct ars__worker *shared) {
+    const struct listed *l = order->count == 1 ? find_listed(&host->run, order->first) : NULL;
+    const uint32_t n = !l ? 0 : l->n_tries < ARS__MOST_KNOWN ? l->n_tries : ARS__MOST_KNOWN;
+    shared->order_n_known = n;
+    if (n) memcpy(shared->order_known, host->run.known + l->at, n * sizeof *shared->order_known);
 }

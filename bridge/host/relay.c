@@ -208,7 +208,7 @@ bool host_relay_reply(struct host *host, const unsigned char *item) {
         return false;
     }
     if (reply.flags & ARS_REPLY_ALWAYS_PRIOR)
-        atomic_store_explicit(&host->shm->sites[c->site_id].always_prior, (uint32_t)host->run.config.header.run,
+        atomic_store_explicit(&host->shm->sites[c->site_id].always_prior, host->run.config.header.run,
                               memory_order_relaxed);
     struct worker *worker = &host->workers[worker_of(host, channel)];
     host_states_add(&worker->states, reply.state);

@@ -175,7 +175,7 @@ static void hand_out(struct host *host, uint32_t w) {
     host_clock_reset(host, worker);
     shared->order_first = order.first;
     shared->order_count = order.count;
-    host_listed_share(host, shared);
+    host_listed_share(host, &order, shared);
     if (!++worker->order_number) worker->order_number = 1; /* 0 means none */
     atomic_store_explicit(&shared->order_number, worker->order_number, memory_order_release);
     ars__futex_wake(&shared->order_number, INT_MAX);

@@ -43,7 +43,7 @@ void host_wanted_meet(struct host *host, uint32_t loop_id) {
     if (!find_budget(&host->run, address, (size_t)size, &wanted)) return;
     host->loops_wanted[loop_id] = (struct loop_wanted){number, wanted};
     shared->wanted = wanted;
-    atomic_store_explicit(&shared->run, (uint32_t)number, memory_order_release);
+    atomic_store_explicit(&shared->run, number, memory_order_release);
 }
 
 void host_wanted_start(struct host *host, const unsigned char *budgets, size_t size) {

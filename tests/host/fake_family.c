@@ -305,8 +305,7 @@ static void run_trace(uint32_t w, uint64_t trace) {
     if (several) ask_steps(w, &me->channel, trace, x, n_steps, values);
     for (uint32_t i = 0; i < n_steps; i++) {
         struct ars_wire_sample s = {.site_id = x, .instance = i, .loop = -1, .prior = ARS_DIST_NORMAL};
-        bool asks =
-            !(flags & ARS_RUN_PROPOSE_PRIOR) && atomic_load(&shm->sites[x].always_prior) != (uint32_t)shm->run.number;
+        bool asks = !(flags & ARS_RUN_PROPOSE_PRIOR) && atomic_load(&shm->sites[x].always_prior) != shm->run.number;
         s.value = several ? values[i] : asks ? ask_step(w, &me->channel, trace, x, i) : -2;
         if (planned(trace, "badsite") || planned_times(trace, "badsite")) s.site_id = 77;
         memcpy(at, &s, sizeof s);

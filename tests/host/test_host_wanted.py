@@ -44,6 +44,8 @@ def test_a_loop_has_the_budget_of_its_address(launch: Launch) -> None:
     second = [g.budget(b"loop0", 1, 0, 0), g.budget(b"loop1")]
     assert estimate(c, 2, runs_p=3, budgets=second) == [[(0, 0, 1, 2), NOTHING, (10, 2, 3, 6)]] * 6
     assert estimate(c, 3, tries_q=0, accepted_q=2, runs_p=3) == [[(4, 2, 3, 6)] * 3] * 6
+    for number in (2**32, 2**32 + 2):  # not taken for a run before the first one, nor for run 2
+        assert estimate(c, number, tries_q=0, accepted_q=2, runs_p=3) == [[(4, 2, 3, 6)] * 3] * 6
 
 
 def test_budgets_do_not_get_among_the_data(launch: Launch) -> None:

@@ -63,6 +63,7 @@ MODELS = {
     "entries": Model({"u": ars.Beta(1.0, 1.03)}, _of_mean(0.998, 200)),
     "sixty": Model({"u": ars.Beta(1.0, 1.03)}, _of_mean(0.99, 60)),
     "hard": Model({"z": ars.Mixture([0.9, 0.1], [ars.Normal(3.05, 0.15), ars.Normal(3.0, 1.0)])}, _hard()),
+    "fragile": Model(V, _likelihood(HALF)),
     "weightless": Model(V, 0.0),
     "own": Model(V, _likelihood(HALF[:, None] + _uniform(1.0))),
     "nested": Model({"a": ars.Beta(1.0, 2.0), "b": ars.Beta(1.0, 1.5)}, _likelihood(SUMS)),

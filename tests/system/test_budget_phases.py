@@ -50,6 +50,7 @@ class At:
         self.happened = False
 
     def update(self, done: int, total: int) -> None:
+        del total
         if done >= self._done and not self.happened:
             self.happened = True
             self._action()

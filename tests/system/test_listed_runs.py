@@ -108,6 +108,15 @@ def test_listed_traces_are_those_of_the_whole_run(
         assert again.traces["snapshots"].sum() == len(again.loops) < whole.traces["snapshots"].sum()
 
 
+def test_a_long_list_is_several_runs(sim: ars.Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(sim, ESTIMATE, wanted=Wanted(1, 0, 1), listed=Listed.of(SOME))
+    whole = content(worked(sim, config)[0])
+    monkeypatch.setattr("ars.wire.run.LARGEST_LIST", 48)  # bytes: two or three traces
+    recorder = Recorder(config.n_traces, "raise", NoProgress(), first=config.first_trace, seed=config.seed)
+    assert [part.n_traces for part in recorder.left(config)] == [2, 3, 2]
+    assert content(worked(sim, config)[0]) == whole
+
+
 def test_a_loop_has_the_budget_of_its_address(sim: ars.Simulator) -> None:
     _, met = worked(sim, config_of(sim, PRIOR, 1))
     outer, inner = sorted(site.address for site in met.sites if site.kind is SiteKind.LOOP)

@@ -66,7 +66,7 @@ def test_a_rebuilt_simulator_is_refused(built: Path, sim: ars.Simulator, tmp_pat
 
 def test_parts_of_a_rebuilt_simulator_are_not_joined(built: Path, sim: ars.Simulator, tmp_path: Path) -> None:
     """The same mixture by another way: Posterior.concat, also of a part that comes from a file."""
-    options: dict[str, Any] = {"seed": 7, "observe": {"y": 0.5}}
+    options: dict[str, Any] = {"seed": 7, "observe": {"y": 0.5}, "budget": ars.Budget()}
     first = sim.posterior(traces=100, **options)
     first.save(tmp_path / "first.nc")
     put(built / "five", tmp_path / "sim")

@@ -4,13 +4,13 @@
 
 enum { TRACES = 12, SEED = 5, OUTER = 0, INNER = 1 };
 enum kind { FORKED, REWOUND, IN_PLACE, KINDS };
-static const uint64_t RUN = (UINT64_C(3) << 32) + 7; /* whose low half alone is in the table of loops */
+static const uint64_t RUN = UINT64_C(3) << 32; /* its low half is that of no run, and of many */
 
 struct scenario {
     const char *name;
     uint32_t flags;
     struct ars_wire_wanted wanted, inner; /* of all loops; of the inner one */
-    uint32_t inner_run;                   /* low half of the run that `inner` holds for; 0: there is none */
+    uint64_t inner_run;                   /* the run that `inner` holds for; 0: there is none */
     bool known;                           /* the host knows which try the outer loop accepts */
 };
 static const struct scenario *now;
@@ -173,7 +173,7 @@ static struct run predict_run(uint64_t trace) {
 /* ---- comparing --------------------------------------------------------------------------------------------------------- */
 
 static struct ars_wire_wanted wanted_of(int loop) {
-    return loop == INNER && now->inner_run == (uint32_t)RUN ? now->inner : now->wanted;
+    return loop == INNER && now->inner_run == RUN ? now->inner : now->wanted;
 }
 
 static bool is_estimated(int loop) {
@@ -313,12 +313,12 @@ int main(void) {
         {"N tries under q", estimate, {3, 7, 0}, {0}, 0, false},
         {"until R are accepted", estimate, {2, 0, 3}, {0}, 0, false},
         {"R = 0", estimate, {2, 0, 0}, {0}, 0, false},
-        {"the inner loop has a budget of its own", estimate, {2, 0, 3}, {1, 4, 0}, (uint32_t)RUN, false},
-        {"the inner loop had one in another run", estimate, {2, 0, 3}, {1, 4, 0}, (uint32_t)RUN - 1, false},
-        {"the inner loop is not estimated", estimate, {1, 0, 2}, {0, 0, 0}, (uint32_t)RUN, false},
-        {"the inner loop alone is estimated", estimate, {0, 0, 0}, {2, 0, 1}, (uint32_t)RUN, false},
+        {"the inner loop has a budget of its own", estimate, {2, 0, 3}, {1, 4, 0}, RUN, false},
+        {"the inner loop had one in another run", estimate, {2, 0, 3}, {1, 4, 0}, RUN - (UINT64_C(1) << 32), false},
+        {"the inner loop is not estimated", estimate, {1, 0, 2}, {0, 0, 0}, RUN, false},
+        {"the inner loop alone is estimated", estimate, {0, 0, 0}, {2, 0, 1}, RUN, false},
         {"rejected tries are known", estimate, {1, 0, 2}, {0}, 0, true},
-        {"rejected tries are known, N tries", estimate, {1, 3, 0}, {2, 2, 0}, (uint32_t)RUN, true},
+        {"rejected tries are known, N tries", estimate, {1, 3, 0}, {2, 2, 0}, RUN, true},
         {"a pilot", pilot, {2, 0, 2}, {0}, 0, false},
         {"a pilot of N tries", pilot, {2, 6, 0}, {0}, 0, false},
         {"answers asked for ahead", ahead, {1, 0, 4}, {0}, 0, false},

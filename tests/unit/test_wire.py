@@ -19,6 +19,7 @@ from ars import wire
 from ars._native import (
     DTYPES,
     MAGIC,
+    MAX_MESSAGE,
     MAX_NAME,
     NO_SITE,
     VERSION,
@@ -233,6 +234,23 @@ def test_parts_of_a_run() -> None:
     assert_same_run(left, config._replace(n_traces=2, listed=listed({3: [1, 2], 9: [4, 0, 5]})))
     later = config.part(4, 6)
     assert_same_run(later, config._replace(n_traces=2, first_trace=5, listed=listed({5: [7], 9: [4, 0, 5]})))
+
+
+def test_a_list_that_is_too_long_for_a_message_is_split() -> None:
+    """A million traces with 64 loops each are such a list."""
+    short = wire.RunConfig(1, 2, RunFlag(0), first_trace=3, listed=listed({3: [1, 2], 5: []}))
+    plain = wire.RunConfig(1, 10**9, RunFlag(0))
+    assert short.messages() == [short] and plain.messages() == [plain]
+    n, each = 40, 2**18
+    numbers, tries = np.arange(7, 7 + n, dtype=np.uint64), np.arange(n * each, dtype=np.uint32)
+    known = wire.Listed(numbers, np.full(n, each, np.uint32), tries)
+    parts = wire.RunConfig(1, n, RunFlag(0), first_trace=7, listed=known).messages()
+    assert len(parts) > 1
+    assert max(len(wire.encode_run(part, 1)) for part in parts) <= MAX_MESSAGE // 4
+    lists = [part.listed for part in parts if part.listed is not None]
+    for column, joined in zip(known, map(np.concatenate, zip(*lists, strict=True)), strict=True):
+        assert np.array_equal(column, joined)
+    assert [(part.first_trace, part.n_traces) for part in parts] == [(int(x.traces[0]), len(x.traces)) for x in lists]
 
 
 # ---- SITES -----------------------------------------------------------------------------------------------------------

@@ -38,7 +38,10 @@ def table(assessed: RunDiagnostics) -> str:
     """
     if not assessed.traces:
         return "no trace has finished: there is no posterior"
-    weighting = assessed[assessed.method]
+    usual = [each for each in assessed.weightings if each.method == assessed.method]
+    if not usual:
+        return f'the run ended before its loops were estimated: there are no "{assessed.method}" weights'
+    weighting = usual[0]
     if weighting.ess == 0.0:
         return f"no trace has weight: all {assessed.traces:,} weights are 0, so there is no posterior"
     title = f"{'':24} {'mean':>12} {'s.e.':>10} {'5%':>12} {'50%':>12} {'95%':>12} {'ESS':>10} {'k':>6}"

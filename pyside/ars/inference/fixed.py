@@ -45,13 +45,13 @@ def estimated_at_once(
         The traces, and the loops whose factor is exactly 1.
     """
     first, total = job.asked.first_trace, job.asked.traces
-    parts = []
     if not job.knows_latents() and total > 1:  # the first trace shows which loops need no estimates
-        parts.append(job.step(job.config(wanted, budgets, count=1), folder=folder))
-    done = len(parts)
+        job.before = [job.step(job.config(wanted, budgets, count=1), folder=folder)]
+    done = len(job.before)
     budgets_now = {**budgets, **nothing_of(job.probably_exact())}
-    parts.append(job.step(job.config(wanted, budgets_now, first=first + done, count=total - done), folder=folder))
-    columns, exact = merge(parts), job.exact()
+    rest = job.step(job.config(wanted, budgets_now, first=first + done, count=total - done), folder=folder)
+    columns, job.before = merge([*job.before, rest]), []
+    exact = job.exact()
     columns = _completed(job, columns, wanted, budgets, exact)
     return without_estimates(columns, job.sites, exact), exact
 

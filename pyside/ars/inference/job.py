@@ -102,6 +102,7 @@ class Job:
         self._recorders: list[Recorder] = []
         self._done = 0  # traces, for the progress bar
         self.base: Columns | None = None  # traces without estimates, to give back if a later step fails
+        self.before: list[Columns] = []  # traces of the same kind as those of the present step, from earlier ones
         self.budget: Budget | ChosenBudget | None = None  # with which a run that is broken off was to be weighted
 
     # ---- what is known -----------------------------------------------------------------------------------------------
@@ -143,8 +144,8 @@ class Job:
         return frozenset() if self._all_proposed else exact_loops(self._runs.known_sites, self.proposes)
 
     def knows_latents(self) -> bool:
-        """Whether the simulator has shown any latent yet."""
-        return any(site.kind is SiteKind.SAMPLE for site in self._runs.known_sites)
+        """Whether the simulator has shown any latent yet, or it does not matter because all count as proposed."""
+        return self._all_proposed or any(site.kind is SiteKind.SAMPLE for site in self._runs.known_sites)
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 
@@ -258,7 +259,9 @@ class Job:
         """What there is when a step is broken off. Of a second phase it is the first: to leave out those traces that
         still wait for their estimates would bias the rest."""
         if self.base is None:
-            return self._result(columns, self.budget, self.exact() if self.budget else frozenset())
+            return self._result(
+                merge([*self.before, columns]), self.budget, self.exact() if self.budget else frozenset()
+            )
         more = config.listed is None and not config.wanted.runs_p  # of the first phase
         return self._result(merge([self.base, columns]) if more else self.base, None)
 

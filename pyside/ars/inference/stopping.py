@@ -25,7 +25,9 @@ from ars.posterior import Posterior
 __all__ = ["posterior_to_target"]
 
 _FIRST: Final = 1000  # traces of the first stage
+_FIRST_TIMED: Final = 16  # the same where time is short: a trace may take seconds
 _GROWTH: Final = 4
+_MOST: Final = 0.5  # of all traces, that stages may take: the answer is made of the others
 _ENOUGH: Final = 200.0  # effective traces, for an error to be extrapolated from
 _MARGIN: Final = 1.4  # more traces than the error asks for: it is itself an estimate
 _SHARE: Final = 0.1  # of the time, that stages take at least before speed is extrapolated from
@@ -48,14 +50,15 @@ def posterior_to_target(
     if auto.seconds is not None and job.asked.resume is not None:
         raise ValueError("seconds= cannot be combined with resume=: how far the clock lets a run get is not repeatable")
     began = clock()
-    total, used, size = job.asked.traces, 0, min(_FIRST, max(job.asked.traces // 4, 1))
+    total, used = job.asked.traces, 0
+    size = min(_FIRST if auto.seconds is None else _FIRST_TIMED, max(total // 4, 1))
     stage: _Stage | None = None
-    while used + size < total and not _enough(stage, auto, clock() - began):
+    while used + size <= _MOST * total and not _enough(stage, auto, clock() - began):
         start = clock()
         post = once(job.stage(used, size, final=False))
         stage = _Stage(size, post.ess(), _relative_error(post, auto.of), clock() - start)
         used += size
-        size = min(size * _GROWTH, max((total - used) // 2, 1))
+        size *= _GROWTH
     wanted = _traces_needed(stage, auto, total - used, clock() - began)
     post = once(job.stage(used, wanted, final=True))
     reached = _relative_error(post, auto.of)
@@ -92,12 +95,13 @@ def _traces_needed(stage: _Stage | None, auto: AutoBudget, room: int, elapsed: f
     if stage is None:
         return room
     limits: list[float] = [room]
-    if auto.error is not None and math.isfinite(stage.error):
+    if auto.error is not None and stage.effective >= _ENOUGH and math.isfinite(stage.error):
         limits.append(math.ceil(_MARGIN * stage.traces * (stage.error / auto.error) ** 2))
     if auto.seconds is not None:
         left = max(auto.seconds - elapsed, 0.0)
         limits.append(_USED * left * stage.traces / max(stage.seconds, 1e-9))
-    return max(int(min(limits)), min(room, 100))
+    least = 100 if auto.seconds is None else _FIRST_TIMED
+    return max(int(min(limits)), min(room, least))
 
 
 def _relative_error(post: Posterior, of: str | None) -> float:

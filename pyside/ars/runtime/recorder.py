@@ -189,15 +189,15 @@ class Recorder:
             self.incidents.append(Failure(-1, "lost_controller", 0, text, seed=self._seed))
 
     def left(self, config: RunConfig) -> list[RunConfig]:
-        """The runs that bring in what is missing of this one: a listed run stays one."""
+        """The runs that bring in what is missing of this one: a listed run stays one, unless its list is too long."""
         if config.listed is None:
             return [config.part(first, count) for first, count in self.missing()]
         if self.done == 0:
-            return [config]
+            return config.messages()
         missing = np.ones(config.n_traces, dtype=np.bool_)
         for part in self._parts:
             missing[config.places(part.traces["trace"])] = False
-        return [config.only(missing)] if missing.any() else []
+        return config.only(missing).messages() if missing.any() else []
 
     def missing(self) -> list[tuple[int, int]]:
         """The traces of a run without a list that have not come: pairs of first and count."""

@@ -14,6 +14,7 @@ from ars._native import DTYPES, LIMITS, Message, RunFlag
 from ars.wire.frames import Bytes, expect, header_bytes, pad, read_name, refuse
 
 MOST_WANTED: Final = 2**30 - 1  # continuations are numbered with 30 bits
+LARGEST_LIST: Final = native.MAX_MESSAGE // 8  # bytes of a list: data and budgets must have room beside it
 
 
 class Wanted(NamedTuple):
@@ -87,6 +88,13 @@ class RunConfig(NamedTuple):
         else:
             some = self.listed.only(places)
         return self._replace(listed=some, n_traces=len(some.traces), first_trace=int(some.traces[0]))
+
+    def messages(self) -> list[RunConfig]:
+        """The same run as runs that fit into a message each. Long lists are split."""
+        if self.listed is None:
+            return [self]
+        part = np.cumsum(4 * _listed_words(self.listed.n_tries.astype(np.int64))) // LARGEST_LIST
+        return [self] if part[-1] == part[0] else [self.only(part == i) for i in np.unique(part)]
 
 
 # ---- as bytes --------------------------------------------------------------------------------------------------------

@@ -111,10 +111,24 @@ static void hard(const char *unused) {
     ars_observe("y", ars_normal(z, 0.5));
 }
 
+/* Only continuations fail. */
+static void fragile(const char *unused) {
+    (void)unused;
+    double v;
+    do {
+        rs_start("loop");
+        v = ars_sample("v", ars_uniform(0, 1));
+        if (v > 0.9 && ars_in_continuation()) abort();
+    } while (v >= 0.5);
+    rs_end();
+    ars_observe("y", ars_normal(v, 0.5));
+}
+
 static void weightless(const char *unused) {
     (void)unused;
     double v;
     BELOW("loop", v, "v", 0.5);
+    ars_observe("y", ars_normal(v, 0.5));
     ars_factor("never", -INFINITY);
 }
 
@@ -185,8 +199,9 @@ static const struct {
     const char *name;
     void (*model)(const char *);
 } all[] = {
-    {"two", two},     {"rare", rare}, {"hidden", hidden}, {"seldom", seldom},         {"entries", entries},
-    {"sixty", sixty}, {"hard", hard}, {"nested", nested}, {"weightless", weightless}, {"own", unrepeatable},
+    {"two", two},          {"rare", rare}, {"hidden", hidden},   {"seldom", seldom}, {"entries", entries},
+    {"sixty", sixty},      {"hard", hard}, {"fragile", fragile}, {"nested", nested}, {"weightless", weightless},
+    {"own", unrepeatable},
 };
 
 static char **words;
