@@ -37,13 +37,17 @@ _TRACES = {"smallest": 200, "quick": 4_000, "full": 10_000}  # of a run; the las
 Asked: TypeAlias = ars.Budget | Literal["auto"] | None  # None: no estimates
 
 
-def _grid(effort: Effort) -> list[ars.Budget]:
-    """Fixed budgets (M, R), of which the best one counts."""
-    pairs = {
-        "smallest": [(1, 0)],
-        "quick": [(1, 0), (1, 1), (3, 2)],
-        "full": [(1, 0), (1, 1), (1, 2), (2, 2), (3, 2), (5, 2), (5, 5), (10, 10)],
-    }[effort.size]
+def _grid(effort: Effort, prior: bool = False) -> list[ars.Budget]:
+    """Fixed budgets (M, R), of which the best one counts. Where nothing is proposed, the least of them is the best."""
+    pairs = (
+        [(1, 0)]
+        if prior
+        else {
+            "smallest": [(1, 0)],
+            "quick": [(1, 0), (1, 1), (3, 2)],
+            "full": [(1, 0), (1, 1), (2, 1), (3, 2), (5, 5)],
+        }[effort.size]
+    )
     return [ars.Budget(M=M, R=R) for M, R in pairs]
 
 
@@ -151,7 +155,7 @@ def _report(case: Case, mode: Continuations, found: Mapping[Asked, _Found]) -> I
 
 def _measure(case: Case, mode: Continuations, effort: Effort) -> Iterator[Measurement]:
     workers = 2 if effort.size == "smallest" else None
-    asked: list[Asked] = ["auto", _PAPER, *_grid(effort), None]
+    asked: list[Asked] = ["auto", _PAPER, *_grid(effort, case.prior), None]
     with ars.Simulator(case.command, workers=workers, continuations=mode) as simulator:
         options, traces = case.make(simulator), _TRACES[effort.size]
         for warm in (None, _PAPER):  # processes are there, and know which loops can be rewound

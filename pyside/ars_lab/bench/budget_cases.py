@@ -18,10 +18,10 @@ __all__ = ["Case", "Targets", "cases"]
 
 Options = Mapping[str, Any]  # arguments of Simulator.posterior, but for traces, budget and seed
 
-_NETWORKS = {  # by size: of Marsaglia, of Mini-SHERPA. "full" has the sizes of the paper, trained for half an hour
+_NETWORKS = {  # by size: of Marsaglia, of Mini-SHERPA. Those of "full" are about as good as the paper's
     "smallest": (NetworkSettings(512, 16, batch_size=64), NetworkSettings(512, 16, batch_size=64, components=4)),
-    "quick": (NetworkSettings(150_000, 128, batch_size=256), NetworkSettings(60_000, 128, batch_size=256, lr=2e-3)),
-    "full": (NetworkSettings(500_000, 512), NetworkSettings(200_000, 512, 3)),
+    "quick": (NetworkSettings(150_000, 128, batch_size=256), NetworkSettings(400_000, 128, batch_size=256, lr=2e-3)),
+    "full": (NetworkSettings(500_000, 512), NetworkSettings(600_000, 256, batch_size=256)),
 }
 
 
