@@ -47,10 +47,13 @@ def estimated_at_once(
     job.probe()
     skipped = job.exact()
     columns = job.step(job.config(wanted, {**budgets, **nothing_of(skipped)}), folder=folder)
-    exact = job.exact()
-    if skipped - exact:  # a latent with a proposal has turned up under a loop that was left out
+    while True:
+        # A latent with a proposal may have turned up under a loop that was left out: in this run, in the one that it
+        # resumes, or in the continuations that complete it.
+        exact = job.exact()
         columns = _completed(job, columns, wanted, budgets, exact)
-    return without_estimates(columns, job.sites, exact), exact
+        if exact <= job.exact():
+            return without_estimates(columns, job.sites, exact), exact
 
 
 def nothing_of(loops: frozenset[str]) -> dict[str, Wanted]:
