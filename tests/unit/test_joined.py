@@ -182,3 +182,16 @@ def test_shares_are_those_of_the_whole() -> None:
     for name in ("entries_estimated", "loops_estimated", "zero_weights", "correction_variance", "continuations"):
         assert joined.stats[name] == whole.stats[name]
     assert joined.stats["loops_estimated"] == 1 and 0 < joined.stats["zero_weights"] < 1
+
+
+def test_a_loop_that_a_part_knows_but_never_entered_says_nothing() -> None:
+    """Its exact loops are those that it entered; its sites are all that its simulator has shown in any run."""
+    knows = posterior([4], USUAL, run=RUN._replace(exact=()))  # trace 4 failed
+    assert Posterior.concat([posterior([0], USUAL, run=RUN._replace(exact=("until",))), knows]).run.exact == ("until",)
+
+
+def test_statistics_that_are_no_sums() -> None:
+    stats = [{"phases": 2, "error_reached": 0.1, "stage_traces": 10}, {"phases": 2, "error_reached": 0.2}]
+    whole = Posterior.concat([posterior([i], USUAL, stats=each) for i, each in enumerate(stats)])
+    assert whole.stats["phases"] == 2 and whole.stats["stage_traces"] == 10
+    assert "error_reached" not in whole.stats

@@ -274,14 +274,20 @@ def _at_most(arguments: argparse.Namespace) -> str:
 def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posterior, bool]:
     """The traces that had finished when the folder could not be written, and whether these are all. If there are none,
     the error goes on."""
+    from ars.errors import WeightError
     from ars.posterior import Posterior
 
     post = error.partial
     if not isinstance(post, Posterior) or not len(post):
         raise error
     finished = int(post.stats.get("traces", 0))
-    complete = finished >= arguments.traces
-    many = "All traces" if complete else f"{finished:,} of {arguments.traces:,} traces"
+    try:
+        post.log_weights()
+        waiting = ""
+    except WeightError:  # of two phases, the second is missing
+        waiting = " (without the estimates of their loops)"
+    complete = finished >= arguments.traces and not waiting
+    many = f"{finished:,} of {arguments.traces:,} traces{waiting}" if not complete else "All traces"
     print(f"ars infer: {error}. {many} had finished: this is {'the' if complete else 'their'} result", file=sys.stderr)
     return post, complete
 

@@ -51,9 +51,13 @@ def estimated_at_once(
     budgets_now = {**budgets, **nothing_of(job.probably_exact())}
     rest = job.step(job.config(wanted, budgets_now, first=first + done, count=total - done), folder=folder)
     columns, job.before = merge([*job.before, rest]), []
-    exact = job.exact()
-    columns = _completed(job, columns, wanted, budgets, exact)
-    return without_estimates(columns, job.sites, exact), exact
+    while True:
+        # A latent with a proposal may have turned up under a loop that was left out: in this run, in the one that it
+        # resumes, or in the continuations that complete it.
+        exact = job.exact()
+        columns = _completed(job, columns, wanted, budgets, exact)
+        if exact <= job.exact():
+            return without_estimates(columns, job.sites, exact), exact
 
 
 def nothing_of(loops: frozenset[str]) -> dict[str, Wanted]:

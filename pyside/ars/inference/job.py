@@ -11,6 +11,7 @@ import dataclasses
 import os
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from ars._native import RunFlag, SiteKind
@@ -36,24 +37,29 @@ from ars.wire import Listed, RunConfig, Wanted
 __all__ = ["Job", "resumed_seed"]
 
 _STAGE: Final = "stage-{}"  # the folder of a job that is a stage of another; the number is that of its first trace
+_FINAL: Final = "final-{}"  # the same, of the stage that is reported
 _NOTHING: Final = Wanted()
 
 
 def resumed_seed(resume: str | os.PathLike[str]) -> int | None:
     """The seed of the job that this folder keeps; None if it keeps none."""
     found = kept_seed(resume)
-    return kept_seed(os.path.join(os.fspath(resume), _STAGE.format(0))) if found is None else found
+    if found is None:  # a job in one phase, or in stages, has folders of its own in this one
+        inside = sorted(Path(resume).glob("*/run.json"))
+        found = kept_seed(inside[0].parent) if inside else None
+    return found
 
 
 class _Continued:
-    """Progress of one step of several: counts go on from those of the steps before."""
+    """Progress of one step of several: counts go on from those of the steps before, to ``least`` or more."""
 
-    def __init__(self, shown: Progress, before: int) -> None:
+    def __init__(self, shown: Progress, before: int, least: int) -> None:
         self._shown = shown
         self._before = before
+        self._least = least
 
     def update(self, done: int, total: int) -> None:
-        self._shown.update(self._before + done, self._before + total)
+        self._shown.update(self._before + done, max(self._before + total, self._least))
 
     def close(self) -> None:
         """The job closes it when all steps are over."""
@@ -206,7 +212,7 @@ class Job:
             In the order of trace numbers, with the job's numbers for sites.
         """
         kept = self._kept(config, folder)
-        shown = NoProgress() if hidden else _Continued(self._progress, self._done)
+        shown = NoProgress() if hidden else _Continued(self._progress, self._done, self.asked.traces)
         recorder = self._runs.recorder(
             config, self._proposer, on_failure or self.asked.on_failure, shown, kept, options or ()
         )
@@ -250,6 +256,7 @@ class Job:
         self._stats = _added(self._stats, counters)
         self._incidents += recorder.incidents
         if not hidden:
+            recorder.forget()
             self._recorders.append(recorder)
             self._stderr.update(recorder.stderr)
             self._done += recorder.done
@@ -259,11 +266,16 @@ class Job:
         """What there is when a step is broken off. Of a second phase it is the first: to leave out those traces that
         still wait for their estimates would bias the rest."""
         if self.base is None:
-            return self._result(
-                merge([*self.before, columns]), self.budget, self.exact() if self.budget else frozenset()
-            )
+            return self._result(merge([*self.before, columns]), self.budget, self._known_exact())
         more = config.listed is None and not config.wanted.runs_p  # of the first phase
-        return self._result(merge([self.base, columns]) if more else self.base, None)
+        return self._result(merge([self.base, columns]) if more else self.base, self.budget, self._known_exact())
+
+    def so_far(self) -> Posterior | None:
+        """What there is between two steps; None before the first."""
+        return None if self.base is None else self._result(self.base, self.budget, self._known_exact())
+
+    def _known_exact(self) -> frozenset[str]:
+        return self.exact() if self.asked.in_loops == "proposal" else frozenset()
 
     def _kept(self, config: RunConfig, folder: str | None) -> KeptRun | None:
         """The folder that keeps a step. Until the job is over, no other simulator is started."""
@@ -302,7 +314,9 @@ class Job:
         """A job of its own for some of the traces, counted from the first one. Only the final one warns, and is kept
         in a folder that says so."""
         resume = self.asked.resume
-        folder = None if resume is None else os.path.join(os.fspath(resume), "final" if final else _STAGE.format(start))
+        folder = (
+            None if resume is None else os.path.join(os.fspath(resume), (_FINAL if final else _STAGE).format(start))
+        )
         asked = dataclasses.replace(self.asked, first_trace=self.asked.first_trace + start, traces=count, resume=folder)
         part = Job(
             self._runs,

@@ -12,16 +12,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import warnings
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ars.budget import AutoBudget, ChosenBudget, budget_to_json
 from ars.columns import Columns, Floats, merge, select, take
+from ars.errors import FewTracesWarning
 from ars.inference.fixed import estimated_at_once, nothing_of
 from ars.inference.job import Job
 from ars.inference.pilot import WANTED, draws_per_trace, first_traces, pilot_loops, pilot_rows
 from ars.inference.replayed import differing, known_tries, with_estimates
+from ars.outside import outside
 from ars.planning.choose import PilotLoop, choose
 from ars.planning.entries import Entries, entries_of
 from ars.planning.roulette import kept
@@ -29,6 +32,8 @@ from ars.posterior import Posterior
 from ars.weights import log_weight_biased
 
 __all__ = ["posterior_in_phases"]
+
+_FEW = 50.0  # traces that a budget keeps, below which it does not suit the weights
 
 
 class _Unrepeatable(Exception):
@@ -97,8 +102,19 @@ class _Given:
         self._budget = budget
 
     def choose(self, traces: _Traces, phases: int) -> ChosenBudget:
-        del traces
-        return self._budget if phases == 2 else dataclasses.replace(self._budget, phases=1, log_price=-math.inf)
+        if phases == 1:
+            return dataclasses.replace(self._budget, phases=1, log_price=-math.inf)
+        log_keep = self._budget.decide(traces.log_a, traces.entries).log_keep[np.unique(traces.entries.rows)]
+        weighty, expected = int(np.count_nonzero(np.isfinite(log_keep))), float(np.exp(log_keep).sum())
+        if expected < min(_FEW, 0.5 * weighty):
+            warnings.warn(
+                f"the budget that was given keeps about {expected:.2g} of {weighty:,} traces that enter loops: it was "
+                "planned for larger weights, perhaps for other data. The result is unbiased, but noisy. "
+                'Use budget="auto"',
+                FewTracesWarning,
+                stacklevel=outside(),
+            )
+        return self._budget
 
 
 class _Plan:
@@ -131,7 +147,7 @@ class _Plan:
             proposes=job.proposes,
             forks=job.forks,
         )
-        self._loops.update({address: loop for address, loop in shown.items() if address not in self._loops})
+        self._loops = dict(sorted({**shown, **self._loops}.items()))  # by address: sums must not depend on site numbers
         _check(job, traces.columns, again)
 
     def choose(self, traces: _Traces, phases: int | None = None) -> ChosenBudget:

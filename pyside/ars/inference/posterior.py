@@ -6,6 +6,7 @@ import contextlib
 
 from ars.arguments import seed_or_random
 from ars.budget import AutoBudget, Budget
+from ars.errors import RunInterrupted
 from ars.extras import one_torch_thread
 from ars.inference.fixed import posterior_at_once
 from ars.inference.job import Job, resumed_seed
@@ -59,7 +60,18 @@ def posterior_of(job: Job) -> Posterior:
 
 
 def _once(job: Job) -> Posterior:
-    """As many traces as the job has."""
+    """As many traces as the job has. A Ctrl-C between two of its steps is like one in a step."""
+    try:
+        return _all_steps(job)
+    except RunInterrupted:
+        raise
+    except KeyboardInterrupt as error:
+        interrupted = RunInterrupted("interrupted")
+        interrupted.partial = job.so_far()
+        raise interrupted from error
+
+
+def _all_steps(job: Job) -> Posterior:
     budget = job.asked.estimate(job.proposed)
     if budget is None:
         columns = job.step(job.config(), folder="")

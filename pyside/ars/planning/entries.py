@@ -23,13 +23,16 @@ class Entries(NamedTuple):
 
 
 def entries_of(columns: Columns, sites: Sequence[Site], exact: Collection[str] = ()) -> Entries:
-    """The accepted entries of all loops that are not exact."""
+    """The accepted entries of all loops that are not exact.
+
+    Loops are in the order of their addresses. Their numbers depend on which worker met a loop first; a plan must not.
+    """
     ids = columns.loops["site"].astype(np.int64)
     rows = np.repeat(np.arange(len(columns.traces), dtype=np.int64), columns.traces["n_loops"])
     names = {site.id: site.address for site in sites if site.kind == SiteKind.LOOP}
     met = np.flatnonzero(np.bincount(ids)).tolist() if len(ids) else []
     addresses = {number: names.get(number, f"site {number}") for number in met}
-    wanted = [number for number in met if addresses[number] not in exact]
+    wanted = sorted((number for number in met if addresses[number] not in exact), key=addresses.__getitem__)
     index = np.full(max(met, default=-1) + 1, -1, dtype=np.int64)
     index[wanted] = np.arange(len(wanted), dtype=np.int64)
     loop = index[ids]

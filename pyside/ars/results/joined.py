@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def _exact(parts: Sequence[Traces]) -> tuple[str, ...]:
     """
     if all(part.run.exact == parts[0].run.exact for part in parts):
         return parts[0].run.exact
-    loops = [{site.address for site in part.sites if site.kind == SiteKind.LOOP} for part in parts]
+    loops = [_entered(part) for part in parts]
     proposed = set().union(*(met - set(part.run.exact) for met, part in zip(loops, parts, strict=True)))
     for i, part in enumerate(parts):
         ids = [s.id for s in part.sites if s.kind == SiteKind.LOOP and s.address in proposed & set(part.run.exact)]
@@ -105,6 +105,12 @@ def _exact(parts: Sequence[Traces]) -> tuple[str, ...]:
                 "Run all traces in one run"
             )
     return tuple(sorted(set().union(*(part.run.exact for part in parts)) - proposed))
+
+
+def _entered(part: Traces) -> set[str]:
+    """The loops that traces of this part entered. It may know others by its sites, but says nothing about them."""
+    ids = set(part.columns.loops["site"].tolist())
+    return {site.address for site in part.sites if site.kind == SiteKind.LOOP and site.id in ids}
 
 
 # ---- sites -----------------------------------------------------------------------------------------------------------
@@ -158,11 +164,15 @@ def _failures(parts: Sequence[Failures]) -> Failures:
     return Failures.counted(counts, examples, [incident for part in parts for incident in part.incidents])
 
 
+_NOT_SUMS: Final[Mapping[str, Callable[[Iterable[float]], float]]] = {"fewest_workers": min, "phases": max}
+
+
 def _stats(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Counters and seconds are sums, and the fewest workers are the fewest of all. Rates follow from them, later."""
-    names = dict.fromkeys(name for part in parts for name in part if name not in DERIVED)
+    """Counters and seconds are sums, and the fewest workers are the fewest of all. Rates follow from them, later.
+    The error that a part has reached says nothing about that of all parts."""
+    names = dict.fromkeys(name for part in parts for name in part if name not in (*DERIVED, "error_reached"))
     found: dict[str, float] = {}
     for name in names:
         known = [part[name] for part in parts if name in part]
-        found[name] = min(known) if name == "fewest_workers" else sum(known)
+        found[name] = _NOT_SUMS.get(name, sum)(known)
     return found

@@ -215,6 +215,11 @@ class Recorder:
         self._small, self._size = 1, 0
         return self._parts[0]
 
+    def forget(self) -> None:
+        """Lets go of the traces. What the run says of itself stays."""
+        self._parts.clear()
+        self._small, self._size = 0, 0
+
     def failures(self) -> list[Failure]:
         if not self._failed:
             return []
