@@ -29,6 +29,7 @@ def run(command: Sequence[str | Path], mode: str, traces: int = 60, **options: A
     asked = {name: options.pop(name, default) for name, default in {**given, "ask_ahead": None}.items()}
     options = {"workers": 1, **options}
     with ars.Simulator([str(word) for word in command], continuations=mode, **options) as sim:
+        sim._estimates_the_prior = True  # every loop counts here, also one under which nothing is proposed
         return sim.posterior(traces=traces, **asked)
 
 

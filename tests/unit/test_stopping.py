@@ -56,11 +56,11 @@ def test_at_least_half_of_the_traces_are_left_for_the_answer(traces: int, share:
 
 
 def test_stages_follow_one_another_and_grow() -> None:
-    job = Played(1_000_000, 1e-3)
+    job = Played(1_000_000, 4e-3)
     final = job.run(error=0.1)
     assert [stage.count for stage in job.stages[:-1]] == [1_000, 4_000, 16_000, 64_000]
     assert [stage.start for stage in job.stages] == [0, 1_000, 5_000, 21_000, 85_000]
-    assert final.count == pytest.approx(1.2 * 100 / 1e-3, rel=1e-3)
+    assert final.count == pytest.approx(1.4 * 100 / 4e-3, rel=1e-3)
 
 
 def test_an_error_of_few_effective_traces_is_not_extrapolated_from() -> None:
