@@ -107,11 +107,8 @@ def test_a_latent_that_turns_up_late_makes_earlier_entries_be_estimated(
     assert distance(late, MODELS["rare"].evidence) < 4
 
 
-history = pytest.mark.xfail(reason="continuations of a loop that another run has shown to be inexact meet v")
-
-
 @not_drawn
-@pytest.mark.parametrize("budget", [*BUDGETS[:3], *(pytest.param(each, marks=history) for each in BUDGETS[3:])])
+@each_budget
 def test_other_runs_do_not_matter(start: Callable[..., ars.Simulator], budget: Any) -> None:
     """The loop is exact in the traces of one run, whatever another run of the same processes has met."""
     sim = start("rare")

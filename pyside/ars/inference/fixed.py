@@ -45,11 +45,15 @@ def estimated_at_once(
         The traces, and the loops whose factor is exactly 1.
     """
     first, total = job.asked.first_trace, job.asked.traces
-    if not job.knows_latents() and total > 1:  # the first trace shows which loops need no estimates
-        job.before = [job.step(job.config(wanted, budgets, count=1), folder=folder)]
+    spared: frozenset[str] = frozenset()
+    if total > 1 and not job.all_proposed:  # the first trace shows which loops need no estimates
+        known = nothing_of(job.known_exact())
+        shown = job.step(job.config(wanted, {**budgets, **known}, count=1), folder=folder)
+        job.before = [shown]
+        spared = job.exact() & {job.sites[i].address for i in np.unique(shown.loops["site"]).tolist()}
     done = len(job.before)
-    budgets_now = {**budgets, **nothing_of(job.probably_exact())}
-    rest = job.step(job.config(wanted, budgets_now, first=first + done, count=total - done), folder=folder)
+    config = job.config(wanted, {**budgets, **nothing_of(spared)}, first=first + done, count=total - done)
+    rest = job.step(config, folder=folder)
     columns, job.before = merge([*job.before, rest]), []
     while True:
         # A latent with a proposal may have turned up under a loop that was left out: in this run, in the one that it

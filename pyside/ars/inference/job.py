@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ars._native import RunFlag, SiteKind
+from ars._native import RunFlag
 from ars.budget import Budget, ChosenBudget
 from ars.columns import Columns, Site, merge, select
 from ars.errors import ArsError, ReplayWarning, RunInterrupted, StorageError
@@ -124,6 +124,11 @@ class Job:
         return self._proposer.asks or self._all_proposed
 
     @property
+    def all_proposed(self) -> bool:
+        """Whether every latent counts as proposed, so that every loop is estimated."""
+        return self._all_proposed
+
+    @property
     def asks(self) -> bool:
         """Whether proposals are computed here, in batches."""
         return self._proposer.asks
@@ -144,14 +149,9 @@ class Job:
         met = self._proposer.addresses | {site.address for site in self._kept_sites.sites if self.proposes(site)}
         return exact_loops(self.sites, lambda site: site.address in met)
 
-    def probably_exact(self) -> frozenset[str]:
-        """The loops under which nothing can be proposed, as far as sites are known: to spare estimates that nobody
-        needs."""
-        return frozenset() if self._all_proposed else exact_loops(self._runs.known_sites, self.proposes)
-
-    def knows_latents(self) -> bool:
-        """Whether the simulator has shown any latent yet, or it does not matter because all count as proposed."""
-        return self._all_proposed or any(site.kind is SiteKind.SAMPLE for site in self._runs.known_sites)
+    def known_exact(self) -> frozenset[str]:
+        """The loops under which nothing can be proposed, as far as the simulator's processes have met any latents."""
+        return exact_loops(self._runs.known_sites, self.proposes)
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 
