@@ -7,10 +7,13 @@ import shlex
 
 import numpy as np
 
+from ars._native import RunFlag
 from ars.cli import _parser, infer, options, replay
 from ars.failures import Failure
 from ars.runtime.limits import Limits
-from ars.runtime.replay_advice import Replay, limit_options, observe_options
+from ars.runtime.replay_advice import Replay, limit_options, observe_options, replay_of
+from ars.runtime.setup import Setup
+from ars.wire import Listed, RunConfig, Wanted
 
 FAILURE = Failure(12, "crash", 6, "it crashed", seed=2**64 - 1)
 
@@ -80,3 +83,18 @@ def test_without_a_command_line_a_call_of_python_is_advised() -> None:
     assert Replay(False, ["./sim"], Limits(), None).advice(FAILURE) == f"sim.prior(1, {which})"
     said = Replay(True, ["./sim"], Limits(), None).advice(FAILURE)
     assert said == f"sim.posterior(..., traces=1, {which}), with the same data, proposals and budget"
+
+
+def test_a_trace_of_the_second_phase_is_run_again_with_the_budget_that_it_had() -> None:
+    """A run of one trace would plan another budget, and might not have the continuation that failed."""
+    config = RunConfig(
+        seed=1,
+        n_traces=1,
+        flags=RunFlag.POSTERIOR | RunFlag.ESTIMATE,
+        first_trace=12,
+        wanted=Wanted(runs_p=3, accepted_q=1),
+        budgets={"loop": Wanted(runs_p=2, accepted_q=5), "exact": Wanted()},
+        listed=Listed.of(np.array([12], np.uint64)),
+    )
+    said = replay_of(Setup(("./sim",)), config, None, asks=True).advice(FAILURE)
+    assert "budget=ars.Budget(M=3, R=5)), with the same data and proposals" in said

@@ -50,6 +50,7 @@ class Replay(NamedTuple):
     limits: Limits
     options: Sequence[str] | None  # of ars replay, for all that shapes the run but the limits; None: it has none for it
     continuations: str = MODES[0]
+    budget: str = ""  # as an argument, if it is not the one that the run was asked for with
 
     def advice(self, failure: Failure) -> str:
         """The command, or the call, that runs the trace of this failure again."""
@@ -57,6 +58,8 @@ class Replay(NamedTuple):
             which = f"first_trace={failure.trace}, seed={failure.seed}"
             if not self.posterior:
                 return f"sim.prior(1, {which})"
+            if self.budget:
+                return f"sim.posterior(..., traces=1, {which}, {self.budget}), with the same data and proposals"
             return f"sim.posterior(..., traces=1, {which}), with the same data, proposals and budget"
         words = ["ars", "replay", "--seed", str(failure.seed), "--trace", str(failure.trace)]
         words += [*self.options, *limit_options(self.limits)]
@@ -78,4 +81,12 @@ def replay_of(setup: Setup, config: RunConfig, options: Sequence[str] | None, as
         words = observe_options(config.observed)
     command = setup.command if setup.listen is None else setup.listen.command
     words = None if setup.env or setup.cwd else words
-    return Replay(posterior, command, setup.limits, words, setup.continuations)
+    return Replay(posterior, command, setup.limits, words, setup.continuations, _budget_of_second_phase(config))
+
+
+def _budget_of_second_phase(config: RunConfig) -> str:
+    """A budget with all continuations that these traces have, and perhaps more; "" if they are not a second phase."""
+    if config.listed is None or not config.wanted.runs_p or config.wanted.tries_q:
+        return ""
+    wanted = [config.wanted, *config.budgets.values()]
+    return f"budget=ars.Budget(M={max(each.runs_p for each in wanted)}, R={max(each.accepted_q for each in wanted)})"
