@@ -21,7 +21,7 @@ pytestmark = pytest.mark.compiler
 Floats = npt.NDArray[np.float64]
 NESTED = ("nested", "marked")
 EVIDENCE = MODELS["nested"].evidence
-SEEDS = 60
+SEEDS = 40
 
 
 @pytest.fixture(scope="module")

@@ -347,8 +347,9 @@ class Job:
         self._proposer.warn_after_run(columns, self.sites)
         warn_of_impossible(columns, self.sites)
         report_continuations(columns, self.sites)
-        for recorder in self._recorders:
-            recorder.warn_of_dropped()
+        with_failures = [recorder for recorder in self._recorders if recorder.n_failed]
+        if with_failures:
+            with_failures[0].warn_of_dropped(sum(each.n_failed for each in with_failures), self.asked.traces)
         return self._result(columns, budget, exact)
 
     def _result(

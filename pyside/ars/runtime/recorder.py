@@ -229,12 +229,14 @@ class Recorder:
         """The failures in words, and how to run the first again."""
         return describe(self.failures(), advice=self._advice)
 
-    def warn_of_dropped(self) -> None:
-        """Warns, at the end of a run, if the run's policy drops failed traces."""
-        if self._on_failure == "skip" and self.n_failed:
+    def warn_of_dropped(self, failed: int | None = None, done: int | None = None) -> None:
+        """Warns, at the end of a run, if the run's policy drops failed traces. ``failed`` of ``done``: in all steps, if
+        this was one of several."""
+        failed = self.n_failed if failed is None else failed
+        if self._on_failure == "skip" and failed:
             warnings.warn(
-                f"{self.n_failed} of {self.done} traces failed and were dropped, which biases what is left unless "
-                f"failures have nothing to do with the values drawn. {self.describe()}",
+                f"{failed} of {self.done if done is None else done} traces failed and were dropped, which biases what "
+                f"is left unless failures have nothing to do with the values drawn. {self.describe()}",
                 BiasWarning,
                 stacklevel=outside(),
             )
