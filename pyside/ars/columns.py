@@ -26,6 +26,7 @@ __all__ = [
     "concatenate",
     "empty",
     "find_site",
+    "items_of",
     "merge",
     "offsets",
     "renumber",
@@ -148,6 +149,16 @@ def trace_of(starts: Integers, items: Integers) -> Integers:
     return np.searchsorted(starts, items, side="right") - 1
 
 
+def items_of(begin: Integers, rows: Integers) -> Integers:
+    """The positions of the items of these traces, in this order; the traces' items begin at ``begin``."""
+    starts = begin[:-1][rows]
+    counts = begin[1:][rows] - starts
+    # item i of the new column is item i + (old start - new start) of the old one
+    index = np.repeat(starts - _starts(counts)[:-1], counts)
+    index += np.arange(len(index), dtype=np.int64)
+    return index
+
+
 def _gather(columns: Columns, order: Integers, failures: Array) -> Columns:
     """The traces in ``order``, each with its items."""
     taken = {"traces": columns.traces[order], "failures": failures}
@@ -160,12 +171,7 @@ def _reordered(items: Array, begin: Integers, order: Integers) -> Array:
     """The items of traces in this order; they begin at these."""
     if not len(items):
         return items
-    starts = begin[:-1][order]
-    counts = begin[1:][order] - starts
-    # item i of the new column is item i + (old start - new start) of the old one
-    index = np.repeat(starts - _starts(counts)[:-1], counts)
-    index += np.arange(len(index), dtype=np.int64)
-    return items[index]
+    return items[items_of(begin, order)]
 
 
 def merge(parts: list[Columns]) -> Columns:

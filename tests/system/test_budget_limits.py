@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from budget_tools import MODELS, Y, build_models, distance, entries, infer
+from budget_tools import MODELS, Y, distance, entries, infer
 
 import ars
 from ars.budget import Level
@@ -23,19 +23,6 @@ TRACES = 500
 PLANS = [ars.Budget.auto(), ars.Budget.auto(phases=1), ars.Budget.auto(phases=2)]
 each_plan = pytest.mark.parametrize("plan", PLANS, ids=["free", "one phase", "two phases"])
 GIVEN = ars.ChosenBudget(phases=2, levels={}, default=(Level(2, 2, 0.5, 10.0),), trace_cost=10.0, log_price=-math.inf)
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return build_models(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture
-def start(models: str, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
-    def make(*arguments: str, **options: Any) -> ars.Simulator:
-        return started(ars.Simulator([models, *arguments], **{"workers": 4, **options}))
-
-    return make
 
 
 # ---- simulators that do not repeat themselves ------------------------------------------------------------------------

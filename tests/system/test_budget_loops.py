@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from budget_tools import MODELS, assert_same_bits, build_models, distance, entries, infer
+from budget_tools import MODELS, assert_same_bits, distance, entries, infer
 
 import ars
 
@@ -20,19 +20,6 @@ TRACES = 600
 not_drawn = pytest.mark.filterwarnings("ignore:.*no trace drew a latent of this name")
 BUDGETS = ["auto", ars.Budget.auto(phases=1), ars.Budget.auto(phases=2), ars.Budget(M=1, N=10), ars.Budget(M=2, R=2)]
 each_budget = pytest.mark.parametrize("budget", BUDGETS, ids=["auto", "one phase", "two phases", "paper", "fixed"])
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return build_models(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture
-def start(models: str, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
-    def make(*arguments: str, **options: Any) -> ars.Simulator:
-        return started(ars.Simulator([models, *arguments], **{"workers": 4, **options}))
-
-    return make
 
 
 # ---- nothing is proposed ---------------------------------------------------------------------------------------------

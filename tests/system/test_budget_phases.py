@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from budget_tools import MODELS, assert_same_bits, build_models, distance, infer
+from budget_tools import MODELS, assert_same_bits, distance, infer
 from family_tools import end, environment, members
 
 import ars
@@ -22,19 +22,6 @@ from ars.runtime.launch import find_host
 pytestmark = pytest.mark.compiler
 
 TRACES = 600
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return build_models(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture
-def start(models: str, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
-    def make(*arguments: str, **options: Any) -> ars.Simulator:
-        return started(ars.Simulator([models, *arguments], **{"workers": 4, **options}))
-
-    return make
 
 
 NESTED = ("nested", "marked")

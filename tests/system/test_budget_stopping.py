@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from budget_tools import MODELS, assert_same_bits, build_models, distance, infer
+from budget_tools import MODELS, assert_same_bits, distance, infer
 
 import ars
 from ars.errors import FewTracesWarning
@@ -22,19 +21,7 @@ Floats = npt.NDArray[np.float64]
 NESTED = ("nested", "marked")
 EVIDENCE = MODELS["nested"].evidence
 SEEDS = 40
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return build_models(tmp_path_factory.mktemp("models"))
-
-
-@pytest.fixture
-def start(models: str, started: Callable[[ars.Simulator], ars.Simulator]) -> Callable[..., ars.Simulator]:
-    def make(*arguments: str, **options: Any) -> ars.Simulator:
-        return started(ars.Simulator([models, *arguments], **{"workers": 16, **options}))
-
-    return make
+WORKERS = 16
 
 
 def test_a_run_stops_at_the_error_that_was_asked_for(start: Callable[..., ars.Simulator]) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from ars.budget import Budget
-from ars.columns import Columns, merge, select
+from ars.columns import Columns, merge
 from ars.inference.job import Job
 from ars.inference.replayed import differing, known_tries, with_estimates, without_estimates
-from ars.planning.entries import entries_of
 from ars.posterior import Posterior
 from ars.weights import log_weight_biased
 from ars.wire import Wanted
@@ -74,21 +73,18 @@ def _completed(
 ) -> Columns:
     """The traces with estimates that are missing, which a second run of them makes: a latent with a proposal has turned
     up under a loop that was left out."""
-    entries = entries_of(columns, job.sites, exact)
     estimated = columns.loops["runs_p"] > 0
     needed = ~np.isin(columns.loops["site"], [site.id for site in job.sites if site.address in exact])
     missing = np.zeros(len(columns.traces), np.bool_)
     owner = np.repeat(np.arange(len(columns.traces)), columns.traces["n_loops"])
     missing[owner[needed & ~estimated]] = True
     rows = np.flatnonzero(missing & (log_weight_biased(columns) > -np.inf))
-    if not len(rows) or not len(entries.rows):
+    if not len(rows):
         return columns
     job.base = columns
     budgets = {**budgets, **nothing_of(exact)}
     again = job.step(job.config(wanted, budgets, listed=known_tries(columns, rows)))
-    same = again.traces["failure"] == 0
-    before = select(columns, np.isin(columns.traces["trace"], again.traces["trace"][same]))
-    different = differing(before, select(again, same), rounded=job.asks)
+    different = differing(columns, again, rounded=job.asks)
     if different.any():
         job.warn_of_difference(int(np.count_nonzero(different)), len(different))
         job.base = None

@@ -10,7 +10,20 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from ars.columns import HOW, Array, Booleans, Columns, Integers, Site, concatenate, offsets, select, sort_by_trace, take
+from ars.columns import (
+    HOW,
+    Array,
+    Booleans,
+    Columns,
+    Integers,
+    Site,
+    concatenate,
+    items_of,
+    offsets,
+    select,
+    sort_by_trace,
+    take,
+)
 from ars.wire import Listed
 
 __all__ = ["ESTIMATES", "differing", "known_tries", "with_estimates", "without_estimates"]
@@ -40,21 +53,25 @@ def _unlike(one: Array, other: Array, skipped: Collection[str], *, rounded: bool
     return odd
 
 
-def differing(before: Columns, after: Columns, *, rounded: bool) -> Booleans:
-    """Which traces came out differently the second time.
+def differing(columns: Columns, again: Columns, *, rounded: bool) -> Booleans:
+    """Which traces were other traces the second time.
 
     Parameters
     ----------
-    before, after : Columns
-        The same trace numbers in the same order; none failed.
+    columns : Columns
+        The traces as they were first, in the order of their numbers.
+    again : Columns
+        Some of them, run again. Those that failed are left out.
     rounded : bool
         Whether floats may differ in their last digits: they may where proposals were asked for.
 
     Returns
     -------
     array of bool
-        One per trace.
+        One per trace that was run again and completed.
     """
+    after = select(again, again.traces["failure"] == 0)
+    before = take(columns, np.searchsorted(columns.traces["trace"], after.traces["trace"]))
     skipped = {"traces": HOW["traces"], "loops": (*HOW["loops"], *ESTIMATES)}
     odd = _unlike(before.traces, after.traces, skipped["traces"], rounded=rounded)
     rows = np.flatnonzero(~odd)  # these have as many items in every column
@@ -79,10 +96,7 @@ def with_estimates(columns: Columns, replayed: Columns) -> Columns:
         replayed = select(replayed, ~failed)
         numbers = columns.traces["trace"]
     rows = np.searchsorted(numbers, replayed.traces["trace"])
-    starts = offsets(columns).loops
-    counts = starts[rows + 1] - starts[rows]
-    first = np.repeat(starts[rows] - (np.cumsum(counts) - counts), counts)
-    index = first + np.arange(int(counts.sum()), dtype=np.int64)
+    index = items_of(offsets(columns).loops, rows)
     loops, traces = columns.loops.copy(), columns.traces.copy()
     estimated = replayed.loops["runs_p"] > 0
     for field in (*ESTIMATES, *HOW["loops"]):
@@ -110,7 +124,6 @@ def known_tries(columns: Columns, rows: Integers) -> Listed:
     nested = np.zeros(len(columns.loops) + 1, np.int64)
     np.cumsum(columns.loops["parent"] >= 0, out=nested[1:])
     counts = np.where(nested[starts[rows + 1]] > nested[starts[rows]], starts[rows + 1] - starts[rows], 0)
-    first = np.repeat(starts[rows] - (np.cumsum(counts) - counts), counts)
-    tries = columns.loops["tries"][first + np.arange(int(counts.sum()), dtype=np.int64)]
+    tries = columns.loops["tries"][items_of(starts, rows[counts > 0])]
     short = np.where(tries < 2**32, tries, 0).astype(np.uint32)  # 0: not known
     return Listed(columns.traces["trace"][rows].astype(np.uint64), counts.astype(np.uint32), short)
