@@ -302,7 +302,7 @@ class Job:
         """Warns that the simulator does not repeat its traces."""
         warnings.warn(
             f"the simulator does not repeat its traces: {different:,} of {replayed:,} that were run a second time with "
-            "the same seed and number came out differently. It probably has a random generator of its own, or reads a "
+            "the same seed and number gave other values. It probably has a random generator of its own, or reads a "
             "clock or a file. Loops are therefore estimated while each trace runs, which is exact but takes longer, "
             "and the result cannot be reproduced. Draw with ars_draw or ars_sample instead, or ask for one phase from "
             "the start: budget=Budget.auto(phases=1), --phases 1",
