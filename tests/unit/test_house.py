@@ -120,7 +120,20 @@ def sources() -> list[Path]:
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_file_is_one_room(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= LONGEST_FILE
+    text = path.read_text()
+    documented = docstring_lines(text) if path.suffix == ".py" else 0
+    assert len(text.splitlines()) - documented <= LONGEST_FILE
+
+
+def docstring_lines(text: str) -> int:
+    """Lines of the docstrings of a module, which documentation may make as long as it needs."""
+    found = 0
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
+            node
+        ):
+            found += (node.body[0].end_lineno or 0) - node.body[0].lineno + 1
+    return found
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
