@@ -12,6 +12,7 @@ from ars.errors import (
     BatchError,
     BiasWarning,
     CheckpointError,
+    CompileError,
     ContinuationWarning,
     EmbeddingError,
     FewTracesWarning,
@@ -38,6 +39,7 @@ from ars.errors import (
     WeightError,
 )
 from ars.failures import Failure, Failures
+from ars.installed import get_cmake_dir, get_include
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.proposers import Drawn
 from ars.runtime.limits import Limits
@@ -55,6 +57,7 @@ __all__ = [
     "Budget",
     "CheckpointError",
     "ChosenBudget",
+    "CompileError",
     "ContinuationWarning",
     "Costs",
     "Drawn",
@@ -90,6 +93,8 @@ __all__ = [
     "TrainingConfig",
     "TrainingError",
     "WeightError",
+    "get_cmake_dir",
+    "get_include",
 ]
 __all__ += distributions.__all__
 

@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "ars.wire": {"ars"},
     "ars.planning": {"ars"},
     "ars.proposers": {"ars", "ars.wire"},
+    "ars.toolchain": {"ars"},
     "ars.results": {"ars", "ars.planning"},
     "ars.store": {"ars", "ars.proposers", "ars.results", "ars.wire"},
     "ars.runtime": {"ars", "ars.proposers", "ars.store", "ars.wire"},
@@ -27,8 +28,8 @@ MAY_IMPORT = {
     "ars.network.model": {"ars"},
     "ars.network.train": {"ars", "ars.network", "ars.network.model", "ars.runtime", "ars.store"},
     "ars.network.serve": {"ars", "ars.network.model", "ars.network.train", "ars.wire"},
-    "ars.cli": {"ars", "ars.inference", "ars.results", "ars.store"},
-    "ars_lab": {"ars", "ars.network", "ars.proposers", "ars.store"},
+    "ars.cli": {"ars", "ars.inference", "ars.results", "ars.store", "ars.toolchain"},
+    "ars_lab": {"ars", "ars.network", "ars.proposers", "ars.store", "ars.toolchain"},
 }
 BELOW = {"ars_lab", "ars.cli"}  # nobody imports these, at any time
 ASKED_FOR = {"ars.cli.bench", "ars.cli.reproduce"}  # but the commands that run the lab
