@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "ars_lab": {"ars", "ars.network", "ars.proposers", "ars.store", "ars.toolchain"},
 }
 BELOW = {"ars_lab", "ars.cli"}  # nobody imports these, at any time
-ASKED_FOR = {"ars.cli.bench", "ars.cli.reproduce"}  # but the commands that run the lab
+ASKED_FOR = {"ars.cli.bench", "ars.cli.reproduce", "ars.__main__"}  # but the commands that run the lab, and python -m
 
 
 def modules() -> dict[str, Path]:

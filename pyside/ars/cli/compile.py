@@ -33,8 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     # For the list of options only: words that are for us are picked out in run, and all others left alone.
-    parser.add_argument("--static", action="store_true", help="link libars.a instead of libars.so")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print the command before it runs, to stderr")
+    texts = {"--static": "link libars.a instead of libars.so", "-v": "print the command before it runs, to stderr"}
+    for option, text in texts.items():
+        parser.add_argument(option, action="store_true", default=argparse.SUPPRESS, help=text)
     parser.set_defaults(verbatim=True, print_help=parser.print_help)
 
 
@@ -46,12 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
     if any(word in ("-h", "--help") for word in words):
         arguments.print_help()
         return 0
-    ours = {"--static", "-v", "--verbose"} & set(words)
+    ours = {"--static", "-v"} & set(words)
     words = [word for word in words if word not in ours]
     if not words:
         raise UsageError(f"name a source file: {_USAGE}")
     command = command_for(words, static="--static" in ours)
-    if arguments.verbose or ours - {"--static"}:
+    if arguments.verbose or "-v" in ours:
         print(shlex.join(command), file=sys.stderr, flush=True)
     sys.stdout.flush()
     try:
