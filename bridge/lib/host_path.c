@@ -69,45 +69,50 @@ static bool trusted(const char *path, const char *file) {
 static bool is_near(struct ars__host_path *host, const char *file, const char *way) {
     const char *slash = strrchr(file, '/');
     if (!slash) return false;
-    int n = snprintf(host->path, sizeof host->path, "%.*s/%s", (int)(slash - file), file, way);
-    if (n < 0 || (size_t)n >= sizeof host->path) return false;
+    int n = snprintf(host->made, sizeof host->made, "%.*s/%s", (int)(slash - file), file, way);
+    if (n < 0 || (size_t)n >= sizeof host->made) return false;
+    host->path = host->made;
     bool there = can_run(host->path);
     if (there && trusted(host->path, file)) return true;
     say(host, " %.180s%s,", host->path, there ? " (which belongs to another user)" : "");
     return false;
 }
 
+static bool is_where_it_was_installed(struct ars__host_path *host) {
+    host->path = ARS_HOST_PATH;
+    if (!*host->path) return false;
+    if (can_run(host->path)) return true;
+    say(host, " %.180s,", host->path);
+    return false;
+}
+
 static bool is_on_path(struct ars__host_path *host) {
     const char *rest = getenv("PATH");
+    host->path = host->made;
     while (rest && *rest) {
         int length = (int)strcspn(rest, ":");
-        int n = snprintf(host->path, sizeof host->path, "%.*s/ars-host", length, rest);
-        if (length > 0 && n > 0 && (size_t)n < sizeof host->path && can_run(host->path)) return true;
+        int n = snprintf(host->made, sizeof host->made, "%.*s/ars-host", length, rest);
+        if (length > 0 && n > 0 && (size_t)n < sizeof host->made && can_run(host->path)) return true;
         rest += length;
         rest += *rest == ':';
     }
+    say(host, " and not on the PATH");
     return false;
 }
 
 bool ars__host_find(struct ars__host_path *host) {
     host->problem[0] = '\0';
-    const char *given = getenv("ARS_HOST");
-    if (given && *given) {
-        snprintf(host->path, sizeof host->path, "%s", given);
+    host->path = getenv("ARS_HOST");
+    if (host->path && *host->path) {
         if (can_run(host->path)) return true;
-        say(host, "ARS_HOST=%.300s is not an executable file; set it to the path of ars-host, or unset it", given);
+        say(host, "ARS_HOST=%.300s is not an executable file; set it to the path of ars-host, or unset it", host->path);
         return false;
     }
     say(host, "ars-host was not found. Put it beside the simulator or on the PATH, or set ARS_HOST to its path. It is "
               "not at");
-    char file[PATH_MAX];
-    file_of_libars(file);
-    if (is_near(host, file, ARS_HOST_FROM_LIB)) return true;
-    snprintf(host->path, sizeof host->path, "%s", ARS_HOST_PATH);
-    if (host->path[0] && can_run(host->path)) return true;
-    if (host->path[0]) say(host, " %.180s,", host->path);
-    program_file(file);
-    if (is_near(host, file, "ars-host") || is_on_path(host)) return true;
-    say(host, " and not on the PATH");
-    return false;
+    char libars[PATH_MAX], program[PATH_MAX];
+    file_of_libars(libars);
+    program_file(program);
+    return is_near(host, libars, ARS_HOST_FROM_LIB) || is_where_it_was_installed(host) ||
+           is_near(host, program, "ars-host") || is_on_path(host);
 }

@@ -6,8 +6,9 @@
 #include <stdbool.h>
 
 struct ars__host_path {
-    char path[PATH_MAX]; /* of ars-host, if it was found */
-    char problem[500];   /* if not: what to do, and where it was looked for */
+    const char *path;    /* of ars-host, if it was found */
+    char made[PATH_MAX]; /* room for a path that is put together */
+    char problem[500];   /* if there is none: what to do, and where it was looked for */
 };
 
 /* Looks at $ARS_HOST and nowhere else if that is set. Otherwise, in this order: where an installation has ars-host, seen from

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,10 +33,11 @@ def draws(program: Path | str) -> str:
 # ---- the cache -------------------------------------------------------------------------------------------------------
 
 
-def test_an_example_is_compiled_once(cache: Path) -> None:
+def test_an_example_is_compiled_once(cache: Path, csim: Callable[[str], str]) -> None:
     program = example("nested")
     assert program.is_relative_to(cache) and program.parent.name.startswith(f"{ars.__version__}-")
     assert len(draws(program).splitlines()) == 3
+    assert draws(program) == draws(csim("nested"))
     before = program.stat()
     os.utime(program.parent, (0, 0))
     assert example("nested") == program

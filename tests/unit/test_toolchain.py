@@ -51,6 +51,9 @@ def words(text: str) -> list[str]:
         # A C++ compiler would take helper.c for C++. The value of an option is no source.
         ("a.cpp -include x.c h.c", "c++ -O2 -g FLAGS a.cpp -include x.c -x c h.c -x none -o a LIBS"),
         ("-x c++ sim.inc", "c++ -O2 -g FLAGS -x c++ sim.inc -x none -o sim LIBS"),
+        ("-xc++ sim.c", "c++ -O2 -g FLAGS -xc++ sim.c -x none -o sim LIBS"),
+        ("-x f95 sim.inc -x none a.o", "cc -O2 -g FLAGS -x f95 sim.inc -x none a.o -x none -o sim LIBS"),
+        ("@more", "cc -O2 -g FLAGS @more LIBS"),
         ("'my sim.c' -DTEXT='a b'", "cc -O2 -g FLAGS 'my sim.c' -DTEXT='a b' -o 'my sim' LIBS"),
     ],
 )
@@ -103,6 +106,7 @@ def test_the_name_of_what_is_written() -> None:
         ("sim.c", {"CC": "icc -fast"}, "CC=icc -fast: there is no program icc. Set CC to a C compiler, or unset it"),
         ("-Wall -o sim", {"CC": "true"}, r"name at least one source \(\.c, .*\.cpp.*\) or object file"),
         ("sim.c -o", {}, "-o needs a value"),
+        ("sim.c", {"CC": "cc 'x"}, "CC=cc 'x: no closing quotation"),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -68,43 +68,57 @@ class _Words(NamedTuple):
     output: str | None
 
 
-def _understand(arguments: Sequence[str]) -> _Words:
-    sources, objects, languages = [], [], set()
-    output, selected = None, None
+def _pairs(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Options with their values, and files with "" as their option."""
     words = iter(arguments)
     for word in words:
         if word in _WITH_VALUE:
             value = next(words, None)
             if value is None:
                 raise CompileError(f"{word} needs a value")
-            if word == "-o":
-                output = value
-            elif word == "-x":
-                selected = next((each for each in LANGUAGES if each.selector == value), None)
-                languages |= {selected} if selected else set()
-        elif word.startswith("-o") and len(word) > 2:
-            output = word[2:]
-        elif word.startswith("-"):
-            continue
-        elif language := _language_of(word):
-            sources.append(word)
-            languages.add(language)
-        elif word.endswith(_OBJECTS):
-            objects.append(word)
-        elif selected:
-            sources.append(word)
+            yield word, value
+        elif word[:2] in ("-o", "-x"):
+            yield word[:2], word[2:]
+        else:
+            yield (word, "") if word.startswith("-") else ("", word)
+
+
+def _understand(arguments: Sequence[str]) -> _Words:
+    sources, objects, languages = [], [], set()
+    output, selector, selected = None, "none", False
+    for option, value in _pairs(arguments):
+        if option == "-o":
+            output = value
+        elif option == "-x":
+            selector, selected = value, True
+        elif not option:
+            chosen = next((each for each in LANGUAGES if each.selector == selector), None)
+            language = chosen or (_language_of(value) if selector == "none" else None)
+            languages |= {language} if language else set()
+            if language or selector != "none":
+                sources.append(value)
+            elif value.endswith(_OBJECTS) or value.startswith("@"):  # @FILE: more arguments
+                objects.append(value)
     links = not any(word in _NO_LINK for word in arguments)
-    return _Words(tuple(sources), tuple(objects), frozenset(languages), "-x" in arguments, links, output)
+    return _Words(tuple(sources), tuple(objects), frozenset(languages), selected, links, output)
+
+
+def _split(variable: str, env: Mapping[str, str]) -> list[str]:
+    """The words of a variable, as a shell would have them."""
+    try:
+        return shlex.split(env.get(variable, ""))
+    except ValueError as error:
+        raise CompileError(f"{variable}={env[variable]}: {str(error).lower()}") from error
 
 
 def compiler_of(language: Language, env: Mapping[str, str]) -> list[str]:
     """The words of the compiler's name: those of $CC or $CXX, else the first compiler on the PATH."""
-    if given := env.get(language.variable, "").strip():
-        words = shlex.split(given)
+    variable = language.variable
+    if words := _split(variable, env):
         if shutil.which(words[0], path=env.get("PATH")) is None:
             raise CompileError(
-                f"{language.variable}={given}: there is no program {words[0]}. Set {language.variable} to a "
-                f"{language.name} compiler, or unset it"
+                f"{variable}={env[variable]}: there is no program {words[0]}. Set {variable} to a {language.name} "
+                "compiler, or unset it"
             )
         return words
     for name in language.compilers:
@@ -118,17 +132,15 @@ def compiler_of(language: Language, env: Mapping[str, str]) -> list[str]:
 
 
 def _flags_of(language: Language, env: Mapping[str, str]) -> list[str]:
-    return shlex.split(env.get("CPPFLAGS", "")) + shlex.split(env.get(language.flags, ""))
+    return _split("CPPFLAGS", env) + _split(language.flags, env)
 
 
 def _without_mixing(arguments: Sequence[str]) -> list[str]:
     """A C++ compiler takes .c files for C++; -x tells it otherwise."""
     marked: list[str] = []
-    value = False
-    for word in arguments:
-        is_c = not value and not word.startswith("-") and _language_of(word) is C
+    for word, before in zip(arguments, ["", *arguments], strict=False):
+        is_c = before not in _WITH_VALUE and not word.startswith("-") and _language_of(word) is C
         marked += ["-x", C.selector, word, "-x", "none"] if is_c else [word]
-        value = word in _WITH_VALUE
     return marked
 
 
@@ -137,7 +149,8 @@ def output_of(arguments: Sequence[str]) -> str | None:
     words = _understand(arguments)
     if words.output is not None or not words.links:
         return words.output
-    return Path((words.sources or words.objects)[0]).stem if words.sources or words.objects else None
+    named = [*words.sources, *(name for name in words.objects if not name.startswith("@"))]
+    return Path(named[0]).stem if named else None
 
 
 def command_for(arguments: Sequence[str], *, static: bool = False, env: Mapping[str, str] | None = None) -> list[str]:
@@ -174,12 +187,13 @@ def command_for(arguments: Sequence[str], *, static: bool = False, env: Mapping[
     defaults = [each for each in _DEFAULTS if not any(word.startswith(each[:2]) for word in given)]
     mixed = len(words.languages) > 1 and not words.selected
     command = [*compiler_of(language, env), *defaults, *flags, *cflags()]
-    command += shlex.split(env.get("LDFLAGS", "")) if words.links else []
+    command += _split("LDFLAGS", env) if words.links else []
     command += _without_mixing(arguments) if mixed else arguments
     if words.selected:
         command += ["-x", "none"]  # libraries follow
     if words.links:
-        command += [] if words.output is not None else ["-o", str(output_of(arguments))]
+        output = output_of(arguments)
+        command += ["-o", output] if output is not None and words.output is None else []
         command += libs(static=static)
     return command
 
