@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -50,7 +51,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this tree, from the objects that `make install` left in build/wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-build-isolation", "--no-deps"]
-    run(*pip, "--wheel-dir", folder, ROOT, PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    with (ROOT / "pyproject.toml").open() as lock:  # other workers of pytest may want it at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run(*pip, "--wheel-dir", folder, ROOT, PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     [made] = folder.glob("libars-*.whl")
     return made
 
