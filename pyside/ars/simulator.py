@@ -266,9 +266,11 @@ class Simulator:
     ) -> Posterior:
         """Weighted traces given data.
 
-        observe: name -> a number or an array. network: from ``train`` or ``ars.Network.load``, made for the same
-        observations; the prior proposes the latents that it does not know, and a NetworkWarning lists them. proposals,
-        instead of a network: name (or address) of a latent -> a distribution, or a function of the values drawn so far;
+        observe: name -> a number or an array. NaN means "not observed": that number is left out of the likelihood, and
+        the simulator draws it instead (docs/output.md, "Missing data"). network: from ``train`` or
+        ``ars.Network.load``, made for the same observations; the prior proposes the latents that it does not know, and
+        a NetworkWarning lists them. proposals, instead of a network: name (or address) of a latent -> a distribution,
+        or a function of the values drawn so far;
         the prior proposes the others. budget: how much work goes into the
         correction of each loop. "auto" chooses it by a pilot (docs/budget.md); ``Budget.auto(error=0.01)`` and
         ``Budget.auto(seconds=60)`` stop early, with ``traces`` as the maximum; ``Budget(M=1, N=10)`` is the paper's
