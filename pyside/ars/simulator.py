@@ -319,6 +319,7 @@ class Simulator:
         patience: int | None = None,
         train_on: str | None = None,
         max_rejected: int | None = None,
+        missing: float | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
         embeddings: Mapping[str, nn.Module] | None = None,
         architecture: Mapping[str, Any] | None = None,
@@ -331,7 +332,7 @@ class Simulator:
 
         Parameters
         ----------
-        traces, batch_size, lr, seed, held_out, patience, train_on, max_rejected
+        traces, batch_size, lr, seed, held_out, patience, train_on, max_rejected, missing
             Single settings, which replace those of ``config``; ``TrainingConfig`` explains them.
         lstm_dim, lstm_depth, components
             Single sizes, which replace those of ``network``; ``NetworkConfig`` explains them.
@@ -388,6 +389,7 @@ class Simulator:
             "patience": patience,
             "train_on": train_on,
             "max_rejected": max_rejected,
+            "missing": missing,
         }
         sizes = {"lstm_dim": lstm_dim, "lstm_depth": lstm_depth, "components": components}
         sizes = {name: size for name, size in sizes.items() if size is not None}
