@@ -131,7 +131,7 @@ def test_what_was_not_observed_is_the_same_in_every_notation(
     files = [["--observe-file", str(tmp_path / name)] for name in ("null.json", "nan.json", "data.npz")]
     for more in (["--observe", "y=nan,0.25"], ["--observe", "y=NaN,2.5e-1"], *files):
         assert run(csim, *more, "--json") == 0
-        documents.append(json.loads(capsys.readouterr().out))
+        documents.append(json.loads(capsys.readouterr().out, parse_constant=pytest.fail))  # NaN is not JSON
     assert all(document == documents[0] for document in documents)
     assert run(csim, "--observe", "y=0.75,0.25", "--json") == 0
     given = json.loads(capsys.readouterr().out)
