@@ -328,6 +328,21 @@ def test_the_serving_step_is_the_networks_own(network: ProposalNetwork) -> None:
             assert mine == pytest.approx(theirs, rel=2e-5, abs=1e-6)
 
 
+def test_the_serving_step_is_the_networks_own_without_any_category() -> None:
+    """Every value is then embedded as "not a category", which is trained as well."""
+    small = ProposalNetwork(SIZES, Vocabulary([SiteSpec("s1", DistKind.NORMAL, 2)]), {"y": (2,)}, seed=1)
+    with torch.no_grad():
+        for parameter in small.parameters():
+            parameter.add_(0.15 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)))
+    latents = [(1, i, 2.0 + 0.1 * i) for i in range(6)]
+    expected = trained_log_q(small.eval(), [latents])[:, 0]
+    proposer, state = NetworkProposer(small, OBSERVED), 0
+    for at, latent in enumerate(latents):
+        replies = ask(proposer, (0, state, *latent[:2], latents[at - 1 : at] if at else []))
+        assert log_q(replies.proposals, [latent]) == pytest.approx(expected[at : at + 1], abs=1e-5)
+        state = int(replies.state[0])
+
+
 def test_more_questions_and_states_than_are_kept(network: ProposalNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept to save time is forgotten when there is too much of it, without a difference to any answer."""
     rows: list[Row] = [(n, 0, n % len(PRIORS), n, a_trace(n, n % 3)) for n in range(40)]

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", type=at_least(1), metavar="N", help="first record N traces into the folder of --data"
     )
-    add_settings(parser, TrainingConfig, "train_on", "max_rejected")
+    add_settings(parser, TrainingConfig, "train_on", "max_rejected", "missing")
     parser.add_argument("--resume", action="store_true", help="go on with the training of --out, if it has one")
     parser.add_argument(
         "--shape",

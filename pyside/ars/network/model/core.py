@@ -99,7 +99,10 @@ class ProposalNetwork(nn.Module):
         self.vocabulary = Vocabulary()
         c = config
         with _seeded(seed, "network"):
-            self.observer = ObservationEncoder(observation_shapes, embeddings or {}, c.observe_dim, c.observe_hidden)
+            masked = c.missing_data == "masked"
+            self.observer = ObservationEncoder(
+                observation_shapes, embeddings or {}, c.observe_dim, c.observe_hidden, masked
+            )
             self.sites = nn.Embedding(1, c.site_dim)  # row 0: no site; row i + 1: site i
             self.categories = nn.Embedding(1, c.category_dim)  # row 0: not a category; row i + 1: category i
             self.value = nn.Sequential(

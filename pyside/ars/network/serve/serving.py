@@ -113,6 +113,8 @@ class ServingNetwork:
         self._value_first = weight[: features.VALUE_FEATURES].contiguous()
         self._value_category = self._categories @ weight[features.VALUE_FEATURES : category]
         self._value_site = self._sites @ weight[category:] + first.bias.detach().cpu()
+        if len(self._categories) == 1:  # nothing is a category, and every value is seen as none
+            self._value_site += self._value_category
         self._value_second = second.weight.detach().cpu().t().contiguous()
         self._value_second_bias = second.bias.detach().cpu().clone()
 
