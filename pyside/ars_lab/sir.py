@@ -1,7 +1,7 @@
 """The data with which the documentation and the ablations run csim/sir.c: an epidemic of its own prior.
 
-They are trace 3 of the prior with seed 1, drawn with a transmission rate of 0.48 per day, a recovery rate of 0.13 per day
-and 51% of the infections reported.
+They are trace 3 of the prior with seed 1, drawn with a transmission rate of 0.48 per day, a recovery rate of 0.13
+per day and 51% of the infections reported.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ trace.)
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -83,7 +84,7 @@ def _index(array: Integers) -> Tensor:
 
 
 class ServingNetwork:
-    """observation: its embedding, [1, E]. The weights are copied: training may go on."""
+    """observation: what the network makes of the data, [1, E + tokens]. Most weights are copied: training may go on."""
 
     def __init__(self, network: ProposalNetwork, observation: Tensor) -> None:
         config = network.config
@@ -92,6 +93,7 @@ class ServingNetwork:
         self._settings = network._settings
         self._kinds = network.kinds.cpu().numpy()
         self._observation = observation.cpu()
+        self._series = copy.deepcopy(network.series).cpu() if network.series.names else None
         with torch.inference_mode():
             self._sites = network.sites.weight.detach().cpu().clone()
             self._categories = network.categories.weight.detach().cpu().clone()
@@ -170,7 +172,7 @@ class ServingNetwork:
         each = in_blocks(np.arange(len(rows)))
         x = torch.cat(
             [
-                self._observation.expand(len(each), -1),
+                self._seen(asked.site[each], asked.instance[each]),
                 self._sites.index_select(0, _index(asked.site[each] + 1)),
                 features.instance_features(_index(asked.instance[each])),
                 features.prior_features(torch.from_numpy(asked.prior[each])),
@@ -186,6 +188,16 @@ class ServingNetwork:
             if len(mine):
                 hidden = torch.addmm(head.bias, x.index_select(0, _index(in_blocks(mine))), head.question)
                 table.hidden.index_copy_(0, _index(rows[mine]), hidden[: len(mine)])
+
+    def _seen(self, site: Integers, instance: Integers) -> Tensor:
+        """What questions see of the data."""
+        embedding = self._observation[:, : self.network.config.observe_dim].expand(len(site), -1)
+        if self._series is None:
+            return embedding
+        tokens = self._observation[:, self.network.config.observe_dim :]
+        asked, each = self._sites.index_select(0, _index(site + 1)), torch.arange(len(site))
+        read = self._series.read(tokens, torch.zeros_like(each), asked, _index(instance), each)
+        return torch.cat([embedding, read], dim=-1)
 
     def _prior_categories(self, probabilities: Floats) -> Tensor:
         known = min(probabilities.shape[1], len(self._categories) - 1)

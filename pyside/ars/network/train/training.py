@@ -145,7 +145,7 @@ class Trainer:
 
     def _gradients(self, batch: Batch) -> float:
         """Sets the gradients of the loss; returns the loss."""
-        self.network.observer.learn(batch.observation)
+        self.network.learn_scales(batch.observation)
         parameters = list(self.network.parameters())
 
         def slice_gradients(part: Batch) -> tuple[float, tuple[Tensor | None, ...]]:
