@@ -1,9 +1,10 @@
-"""csim/sir.c, the hard example: its evidence for a small population is exact, ARS finds it and the biased weights do not;
-and with all its latents it trains and infers."""
+"""csim/sir.c, the hard example. For a small population its evidence is exact: ARS finds it, the biased weights do not.
+With all its latents it trains and infers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -102,3 +103,18 @@ def test_a_short_training_beats_the_prior(csim: Callable[[str], str]) -> None:
                 prior = sim.posterior({"cases": data}, 600, seed=2)
     assert losses["auto"] < losses["flat"] - 0.3
     assert post.ess() > 2 * prior.ess()
+
+
+def test_the_ablation_runs_and_compares(csim: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    from ars_lab import ablation
+
+    folder = str(Path(csim("sequence")).parent)
+    assert ablation.main(["sequence", "--quick", "--only", "base,flat", "--simulators", folder]) == 0
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith(("| base", "| flat"))]
+    assert [row[0] for row in rows] == ["| base", "| flat"] * 2  # as they come, and the table
+    assert rows[0][3] == "+0.000" and float(rows[1][2]) - float(rows[0][2]) == pytest.approx(
+        float(rows[1][3]), abs=2e-3
+    )
+    with pytest.raises(ValueError, match="there is no variant flta; there are 20 components"):
+        list(ablation.run(ablation.SUBJECTS["sir"], traces=1, data=1, draws=1, only=["flta"], simulators=folder))
