@@ -26,6 +26,7 @@ CHECKPOINT_EVERY: Final = 120.0  # seconds between two writes of a network that 
 _FINAL_LR: Final = 0.01  # of the rate at its height
 _LARGEST_COUNT: Final = 2**31
 _LARGEST_LAYER: Final = 65536
+_BEFORE: Final = {"series": "flat"}  # networks of versions that did not have these fields
 
 _Config = TypeVar("_Config", "NetworkConfig", "TrainingConfig")
 
@@ -234,6 +235,14 @@ class NetworkConfig:
     missing_data : {"refused", "masked"}
         Whether NaN in the data, a number that was not observed, is an error or an input (default: "refused").
         ``TrainingConfig(missing=...)`` sets it.
+    series : {"auto", "flat", "attention"}
+        How observations that are series are seen: as one vector, or element by element too (default: "auto"). With
+        "attention" each proposal also reads the elements that its latent attends to, such as those of its own day.
+        "auto" does so for series of 8 to 256 elements.
+    series_dim : int
+        Size of what one head reads of a series (default: 32).
+    series_heads : int
+        Heads that read a series (default: 2).
 
     Raises
     ------
@@ -259,6 +268,9 @@ class NetworkConfig:
     missing_data: str = _field(
         "refused", Setting("NaN in the data: an error, or an input", choices=("refused", "masked")), later=True
     )
+    series: str = _field("auto", Setting("how series are seen", choices=("auto", "flat", "attention")))
+    series_dim: int = _count(32, "size of what one head reads of a series", most=_LARGEST_LAYER)
+    series_heads: int = _count(2, "heads that read a series", most=64)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -274,4 +286,4 @@ class NetworkConfig:
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(values) - known):
             raise ValueError(f"the network's settings have {', '.join(unknown)}, which this version does not know")
-        return cls(**values)
+        return cls(**{**_BEFORE, **values})

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser, needed=False)
     add_workers(parser)
     add_settings(parser, TrainingConfig, "traces")
-    add_settings(parser, NetworkConfig, "lstm_dim", "lstm_depth", "components")
+    add_settings(parser, NetworkConfig, "lstm_dim", "lstm_depth", "components", "series")
     add_settings(parser, TrainingConfig, "batch_size", "lr", "held_out", "patience")
     add_seed(parser)
     add_limits(parser)

@@ -150,7 +150,7 @@ class Trainer:
 
     def _gradients(self, batch: Batch) -> float:
         """Sets the gradients of the loss; returns the loss."""
-        self.network.observer.learn(batch.observation)
+        self.network.learn_scales(batch.observation)
         batch = self._hidden(batch, TRAINED_ON, self.position)
         parameters = list(self.network.parameters())
 
