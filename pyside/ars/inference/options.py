@@ -89,6 +89,7 @@ class PosteriorOptions:
             proposed=proposed,
             budget=budget_to_json(budget),
             exact=exact,
+            defensive=0.0 if self.network is None else self.network.config.defensive,
         )
 
 
