@@ -96,6 +96,12 @@ def test_proposals_that_do_not_fit(proposer: Any, kind: str, python: str, comman
     assert any("check_data" in step.python for step in found)
 
 
+def test_a_network_that_was_refined_already() -> None:
+    step = first(replace(BAD, proposer="network", refined=True))
+    assert step.kind == "refine" and "although the network was refined" in step.reason
+    assert "refine=ars.RefineConfig(" in step.python and step.command_line.startswith("--refine-rounds")
+
+
 def test_patience_is_the_alternative_where_the_tail_is_light() -> None:
     seen = replace(GOOD, proposer="network", traces=100_000, ess=8.0)
     assert kinds(seen) == ["refine", "traces", "check data", "mcmc"]

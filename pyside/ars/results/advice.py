@@ -101,10 +101,10 @@ def _round_up(number: float) -> int:
 def _call(seen: Seen, traces: int | None = None, **options: str) -> str:
     """A call of ``simulator.posterior`` with the proposals of this run, unless ``options`` name others."""
     same = {"network": {"network": "network"}, "hand": {"proposals": "proposals"}, "prior": {}}[seen.proposer]
-    if seen.in_loops == "prior":
-        same = {**same, "in_loops": '"prior"'}
     if "adapt" in options:
         same = {}
+    if seen.in_loops == "prior":
+        same = {**same, "in_loops": '"prior"'}
     words = [f"{name}={value}" for name, value in {**same, **options}.items() if value]
     return f"simulator.posterior({', '.join(['observe', f'traces={traces or seen.traces:_}', *words])})"
 
@@ -334,6 +334,11 @@ def _refine(seen: Seen) -> Iterator[Advice]:
     if not _proposals_at_fault(seen):
         return
     nothing = "every weight is 0" if seen.ess == 0.0 else f"{_effective(seen)}, and {_tail(seen)}"
+    if seen.refined:
+        reason = f"{nothing}, although the network was refined.{_causes(seen)} More rounds of more traces may help"
+        python = _call(seen, refine="ars.RefineConfig(rounds=24, traces=20_000)")
+        yield Advice("refine", reason, f"{python}  # or adapt=", "--refine-rounds 24 --refine-traces 20000")
+        return
     if seen.proposer == "network":
         reason = (
             f"{nothing}: the network's proposals do not fit these data well enough.{_causes(seen)} Refine it for them"

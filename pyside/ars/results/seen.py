@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
@@ -27,6 +27,7 @@ __all__ = ["LoopSeen", "Proposer", "Seen", "predicted_ess", "seen_of", "spread_s
 Proposer: TypeAlias = Literal["network", "hand", "prior"]
 
 _MOST_SITES: Final = 64  # latents whose part in the spread of the weights is computed
+_MOST_CELLS: Final = 20_000_000  # numbers that this may take
 
 
 class LoopSeen(NamedTuple):
@@ -83,6 +84,8 @@ class Seen:
         Variance of the log likelihood that the recorded latents do not explain.
     in_loops : {"proposal", "prior"}
         Who proposed inside loops.
+    refined : bool
+        Whether the network was refined for one observation.
     """
 
     traces: int
@@ -106,6 +109,7 @@ class Seen:
     defensive: float = 0.0
     noise: Noise = field(default_factory=Noise)
     in_loops: str = "proposal"
+    refined: bool = False
 
 
 # ---- functions of weights --------------------------------------------------------------------------------------------
@@ -129,7 +133,7 @@ def tempered(log_weights: Floats, effective: float) -> Floats:
     positive = log_weights > -np.inf
     scaled = np.where(positive, log_weights - log_weights.max(), 0.0)
     low, high = 0.0, 1.0
-    for _ in range(50):
+    for _ in range(30):
         middle = 0.5 * (low + high)
         enough = ess(np.where(positive, middle * scaled, -np.inf)) >= effective
         low, high = (middle, high) if enough else (low, middle)
@@ -219,6 +223,14 @@ def _summed(rows: Integers, terms: Floats, n: int) -> Floats:
     return np.bincount(rows, weights=terms, minlength=n).astype(np.float64, copy=False)
 
 
+def _per_site(rows: Integers, site: Integers, terms: Floats, chosen: Sequence[int], n: int) -> Floats:
+    """Sums per trace of the terms of these sites, a row per site."""
+    place = np.full(int(site.max(initial=0)) + 1, len(chosen), np.int64)
+    place[list(chosen)] = np.arange(len(chosen))
+    width = len(chosen) + 1
+    return np.ascontiguousarray(_summed(rows * width + place[site], terms, n * width).reshape(n, width)[:, :-1].T)
+
+
 def _ratios(post: Posterior) -> _Ratios:
     columns: Columns = post.columns
     samples, n = columns.samples, len(columns.traces)
@@ -232,11 +244,11 @@ def _ratios(post: Posterior) -> _Ratios:
     weight = np.bincount(site, np.square(ratio), minlength=size)
     latents = [each for each in post.sites if each.kind == SiteKind.SAMPLE]
     names = dict(zip((each.id for each in latents), post.latents, strict=True))
-    largest = sorted((i for i in names if proposed[i]), key=lambda i: -weight[i])[:_MOST_SITES]
+    largest = sorted((i for i in names if proposed[i]), key=lambda i: -weight[i])
+    largest = largest[: min(_MOST_SITES, max(_MOST_CELLS // max(n, 1) - 1, 1))]
     by_site = {}
-    for i in largest:
-        mine = site == i
-        by_site[names[i]] = _summed(rows[mine], ratio[mine], n)
+    for i, column in zip(largest, _per_site(rows, site, ratio, largest, n), strict=True):
+        by_site[names[i]] = column
     total = _summed(rows, ratio, n)
     inside = samples["loop"] >= 0
     enclosed = np.bincount(site[inside], minlength=size) > 0
@@ -285,6 +297,7 @@ def seen_of(post: Posterior) -> Seen:
         loops=_loops(post),
         defensive=post.run.defensive if proposer == "network" else 0.0,
         in_loops=post.run.in_loops,
+        refined=post.run.refined,
     )
     return seen if seen.ess == 0.0 else _more(post, seen, log_weights, uncorrected)
 

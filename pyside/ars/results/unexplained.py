@@ -21,6 +21,8 @@ _NEIGHBOURS: Final = 10
 _LEAST: Final = 200  # traces, below which nothing can be said
 _MOST: Final = 1000  # traces that are compared with each other
 _MOST_LATENTS: Final = 6
+_MOST_DRAWS: Final = 64  # of a trace, some of which may never vary
+_MOST_ROWS: Final = 100_000  # traces from which a region is chosen
 _NEAR: Final = 0.1  # the squared distance of nearest neighbours that is needed, relative to that of two random traces
 
 
@@ -61,6 +63,11 @@ def _latents(columns: Columns, rows: Integers) -> Floats:
     return np.asarray(values[:, values.min(axis=0) < values.max(axis=0)])
 
 
+def _thinned(rows: Integers, most: int) -> Integers:
+    """At most so many of them, evenly spread."""
+    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
+
+
 def log_likelihood_noise(columns: Columns, shares: Floats) -> Noise:
     """Estimate the variance of the log likelihood among traces whose recorded latents are the same.
 
@@ -79,10 +86,12 @@ def log_likelihood_noise(columns: Columns, shares: Floats) -> Noise:
     """
     log_likelihood = columns.traces["log_likelihood"]
     rows = np.flatnonzero(np.isfinite(log_likelihood) & (columns.traces["failure"] == 0))
-    rows = _alike(columns, rows) if len(rows) else rows
-    if len(rows) < _LEAST or not shares[rows].any():
+    rows = _alike(columns, _thinned(rows, _MOST_ROWS)) if len(rows) else rows
+    if len(rows) < _LEAST or not shares[rows].any() or columns.traces["n_samples"][rows[0]] > _MOST_DRAWS:
         return Noise()
     x = _latents(columns, rows)
+    if x.shape[1] > _MOST_LATENTS:
+        return Noise()
     inside = np.ones(len(rows), np.bool_)
     if x.shape[1]:
         order = np.argsort(x, axis=0, kind="stable")
@@ -91,9 +100,7 @@ def log_likelihood_noise(columns: Columns, shares: Floats) -> Noise:
             ordered = x[order[:, column], column]
             low, high = np.searchsorted(reached[:, column], np.array([0.01, 0.99]) * reached[-1, column])
             inside &= (x[:, column] >= ordered[low]) & (x[:, column] <= ordered[min(high, len(rows) - 1)])
-    chosen = np.flatnonzero(inside)
-    if len(chosen) > _MOST:
-        chosen = chosen[np.linspace(0, len(chosen) - 1, _MOST).astype(np.int64)]
+    chosen = _thinned(np.flatnonzero(inside), _MOST)
     return noise_variance(x[chosen], log_likelihood[rows[chosen]])
 
 
