@@ -84,6 +84,13 @@ def test_data_between_modes_stand_out() -> None:
     assert found.stands_out == () and "together they are unusual" in found.sentence()
 
 
+def test_data_without_noise_stand_out() -> None:
+    """Every number is the most likely one, which data never are."""
+    rng = np.random.default_rng(12)
+    found = check_data({"v": np.zeros(30)}, {"v": rng.normal(size=(1000, 30))})
+    assert found.alarm and found.scores["close"] < 0.01 and "vary less than draws do" in found.sentence()
+
+
 def test_a_number_that_never_varies() -> None:
     drawn = counts(np.random.default_rng(4), 1000)
     data = {"hits": np.full(5, 3.0), "tail": np.array(0.0), "flag": np.array(0.0)}

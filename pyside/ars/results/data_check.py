@@ -2,14 +2,15 @@
 
 Half of the draws are the reference: they fix, per element, how far out a value is, and how elements go together. The
 data and the other half are then scored alike, so that under the model the data are just one more draw: their rank gives
-a p-value that is exact, whatever the scores are (split conformal). Four scores look for different trouble:
+a p-value that is exact, whatever the scores are (split conformal). Five scores look for different trouble:
 
     alone   the element furthest out by itself
     given   the element furthest from what the others predict
     all     all elements together (Mahalanobis distance)
     near    the distance to the nearest draws, for data between separate modes
+    close   all elements together, too close to the centre: data without noise, or made up; from 20 elements on
 
-The data's best rank among the four is ranked in turn, which corrects for having looked four times.
+The data's best rank among the five is ranked in turn, which corrects for having looked five times.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from ars.diagnostics import Floats, fit_generalised_pareto
 
 __all__ = ["DataCheck", "StandsOut", "check_data", "least_draws"]
 
-_SCORES: Final = ("alone", "given", "all", "near")
+_SCORES: Final = ("alone", "given", "all", "near", "close")
+_DRAWS_PER_ALARM: Final = 8  # times 1 / level: so many draws, and those that are furthest by one score raise an alarm
 _TAIL: Final = 0.1  # share of the reference on each side to which a tail is fitted
 _LEAST_TAIL: Final = 5
 _FURTHEST: Final = 37.0  # the largest normal score: 1e-300 of the draws are further out
 _NEAREST: Final = 5
 _MOST_NAMED: Final = 3
+_MANY: Final = 20  # elements that are not all near their centres by chance
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class DataCheck(NamedTuple):
     compared, skipped : int
         Numbers of the data that were compared, and those that are NaN (not observed).
     scores : dict
-        p-value of each of the four scores, not corrected for there being four: "alone", "given", "all", "near".
+        p-value of each score, not corrected for there being five: "alone", "given", "all", "near" and "close".
     """
 
     p_value: float
@@ -119,8 +122,11 @@ class DataCheck(NamedTuple):
         size = f"p = {self.p_value:.2g}" + (", the smallest possible" if self.p_value <= 1.001 * least else "")
         text = f"The data are unlike {compared} ({size})"
         if not self.stands_out:
-            together = "no single number stands out, but together they are unusual"
-            return f"{text}: {together}."
+            closest = self.scores["close"] < min(self.scores[name] for name in _SCORES if name != "close")
+            why = (
+                "they vary less than draws do, as data without noise would" if closest else "together they are unusual"
+            )
+            return f"{text}: no single number stands out, but {why}."
         named = "; ".join(str(each) for each in self.stands_out[:_MOST_NAMED])
         more = len(self.stands_out) - _MOST_NAMED
         return f"{text}: {named}{f'; and {more:,} more' if more > 0 else ''}."
@@ -293,8 +299,8 @@ def _ranks(scores: Floats) -> Floats:
 
 
 def least_draws(level: float) -> int:
-    """Draws that it takes to raise an alarm at this level: the furthest of all by one of the scores is one."""
-    return max(2 * math.ceil(len(_SCORES) / level), 40)
+    """Draws that it takes to raise an alarm at this level."""
+    return max(math.ceil(_DRAWS_PER_ALARM / level), 40)
 
 
 def check_data(
@@ -357,7 +363,7 @@ class _Scored(NamedTuple):
     margins: list[_Margin]
     alone: Floats  # of each element, in size; a row per calibration draw, the data last
     given: Floats
-    scores: Floats  # the four scores, a column each
+    scores: Floats  # all scores, a column each
 
 
 def _score(simulated: Floats, values: Floats) -> _Scored:
@@ -377,7 +383,9 @@ def _score(simulated: Floats, values: Floats) -> _Scored:
         total = together.distance(clipped)
         placed = [np.stack([margins[i].place(rows[:, i]) for i in varying], axis=1) for rows in (reference, others)]
         near = _Together(placed[0]).nearest(placed[1])
-    return _Scored(margins, alone, given, np.stack([alone.max(axis=1), given.max(axis=1), total, near], axis=1))
+    close = -total if len(varying) >= _MANY else np.zeros(len(total))
+    scores = [alone.max(axis=1), given.max(axis=1), total, near, close]
+    return _Scored(margins, alone, given, np.stack(scores, axis=1))
 
 
 def _standing_out(

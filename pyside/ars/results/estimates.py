@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 import numpy as np
@@ -305,14 +306,19 @@ class Estimates:
             least 100 traces are effective and Pareto k is small enough, or if there are no weights to judge.
             docs/when-k-is-too-large.md explains the steps.
         """
+        return () if self._seen is None else advise(self._seen, check)
+
+    @cached_property
+    def _seen(self) -> Seen | None:
+        """What the run shows about itself: in full if that matters, None if there are no weights to judge."""
         if not len(self):
-            return ()
+            return None
         try:
             log_weights = self.log_weights()
         except WeightError:
-            return ()
+            return None
         quick = Seen(len(self), diagnostics.ess(log_weights), diagnostics.pareto_k(log_weights))
-        return advise(quick if enough(quick) else seen_of(cast("Posterior", self)), check)
+        return quick if enough(quick) else seen_of(cast("Posterior", self))
 
     def summary(self, interface: Interface = "python", check: DataCheck | None = None) -> str:
         """A few lines for a person: evidence, effective traces, tail and warnings per weighting, loops, next steps.
