@@ -67,6 +67,26 @@ def test_a_precise_observation_asks_for_better_proposals(start: Callable[[str], 
     assert "adapt" in kinds(narrow) or "proposals" in kinds(narrow)
 
 
+@pytest.mark.usefixtures("one_torch_thread")
+def test_a_network_that_knows_little_is_to_be_refined(
+    program: str, start: Callable[[str], ars.Simulator], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    sim = start("precise")
+    small = {"observe_dim": 4, "observe_hidden": 8, "site_dim": 4, "value_dim": 8, "head_hidden": 8, "defensive": 0.3}
+    network = sim.train(500, 8, batch_size=100, seed=1, threads=1, architecture=small)
+    post = sim.posterior({"y": 0.5}, 500, network=network, seed=1)
+    assert post.run.defensive == 0.3 and not post.run.refined
+    found = {step.kind: step for step in post.advice()}
+    assert {"refine", "mcmc", "defensive"} <= set(found) and "train" not in found and "adapt" not in found
+    assert found["refine"].python == "simulator.posterior(observe, traces=500, network=network, refine=True)"
+    assert "network=network" in found["mcmc"].python
+    assert "about 2 draws" in found["defensive"].reason and "49% of the traces" in found["defensive"].reason
+    network.save(tmp_path / "net.safetensors")
+    assert main(infer(program, "precise", "--network", str(tmp_path / "net.safetensors"), "--json", traces=500)) == 0
+    assert [step["kind"] for step in json.loads(capsys.readouterr().out)["advice"]] == list(found)
+
+
 def test_noise_of_nuisance_draws_is_recognised(start: Callable[[str], ars.Simulator]) -> None:
     """The exact posterior of a as the proposal does not help either, which the advice says."""
     sim = start("noise")
