@@ -56,7 +56,7 @@ def test_the_code_of_the_page_says_what_the_page_says(
 def test_the_page_names_what_there_is() -> None:
     """Kinds of advice, options and classes that the page mentions, but for those of blocks that do not run."""
     source = inspect.getsource(advice)
-    kinds = set(re.findall(r'Advice\(\s*"([a-z ]+)"', source))
+    kinds = set(re.findall(r'_step\(\s*"([a-z ]+)"', source))
     assert len(kinds) >= 12
     for kind in kinds:
         assert f"`{kind}`" in PAGE, kind

@@ -192,7 +192,9 @@ def test_data_that_are_unlike_the_draws() -> None:
     alarm, calm = check_data({"y": np.array(9.0)}, draws), check_data({"y": np.array(0.3)}, draws)
     assert kinds(replace(BAD, proposer="network"), alarm) == ["data", "refine", "mcmc"]
     assert kinds(replace(BAD, proposer="network"), calm) == ["refine", "mcmc"]
-    assert "y = 9" in advise(BAD, alarm)[0].reason
+    assert "y = 9" in advise(BAD, alarm)[0].reason and "network" not in advise(BAD, alarm)[0].reason
+    assert "The network has hardly seen such data" in advise(replace(BAD, proposer="network"), alarm)[0].reason
+    assert advise(BAD, alarm)[0].python == 'simulator.prior(1_000).observations["y"]'
     assert kinds(GOOD, alarm) == ["data"] and kinds(GOOD, calm) == []
 
 

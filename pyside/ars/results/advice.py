@@ -56,6 +56,11 @@ class Advice(NamedTuple):
     command_line: str
 
 
+def _step(kind: str, reason: str, python: str, command_line: str) -> Advice:
+    """A step whose reason is a sentence, or several."""
+    return Advice(kind, reason[0].upper() + reason[1:] + ("" if reason.endswith(".") else "."), python, command_line)
+
+
 def enough(seen: Seen) -> bool:
     """Whether nothing speaks against the evidence and enough traces count."""
     return seen.ess >= ENOUGH and seen.pareto_k.reliable
@@ -181,20 +186,17 @@ def _data(seen: Seen, check: DataCheck | None) -> Iterator[Advice]:
             f"the likelihood of {_listed(seen.impossible)} is 0 in every trace: the simulator cannot produce these "
             "values with any latents that were drawn. Check the data and their units"
         )
-        yield Advice("data", reason, "simulator.check_data(observe)", "--check-data")
+        yield _step("data", reason, "print(simulator.check_data(observe))", "--check-data")
     elif check is not None and check.alarm:
-        yield Advice(
-            "data",
-            f"{check.sentence()} A network has hardly seen such data, and the model may be wrong: check the data, "
-            "their units and the prior first",
-            "print(simulator.check_data(observe))",
-            "--check-data",
-        )
+        unseen = "The network has hardly seen such data, and the" if seen.proposer == "network" else "The"
+        name = check.stands_out[0].name if check.stands_out else "..."
+        reason = f"{check.sentence()} {unseen} model may be wrong: check the data, their units and the prior first"
+        yield _step("data", reason, f'simulator.prior(1_000).observations["{name}"]', "")
 
 
 def _failures(seen: Seen) -> Iterator[Advice]:
     if seen.failed_share >= _FAILED:
-        yield Advice(
+        yield _step(
             "failures",
             f"{seen.failed_share:.0%} of the traces failed and count for nothing. Repeat one and look",
             "print(post.failures)",
@@ -222,7 +224,7 @@ def _corrections(seen: Seen) -> Iterator[Advice]:
     else:
         reason += " Give the loops a larger budget"
     M, R = _larger(seen.budget)
-    yield Advice("corrections", reason, _call(seen, budget=f"ars.Budget(M={M}, R={R})"), f"--budget M={M},R={R}")
+    yield _step("corrections", reason, _call(seen, budget=f"ars.Budget(M={M}, R={R})"), f"--budget M={M},R={R}")
 
 
 def _larger(budget: Budget | ChosenBudget | None) -> tuple[int, int]:
@@ -240,7 +242,7 @@ def _larger(budget: Budget | ChosenBudget | None) -> tuple[int, int]:
 def _prior_in_loops(seen: Seen) -> Iterator[Advice]:
     expected = seen.ess_prior_in_loops
     if seen.ess >= _FEW and expected >= _WORTHWHILE * seen.ess:
-        yield Advice(
+        yield _step(
             "prior in loops",
             f"by these weights, about {shown_ess(expected)} instead of {shown_ess(seen.ess)} traces are effective if "
             "the prior proposes inside loops, where no correction is then needed",
@@ -252,7 +254,7 @@ def _prior_in_loops(seen: Seen) -> Iterator[Advice]:
 def _nuisance(seen: Seen) -> Iterator[Advice]:
     variance = seen.noise.variance
     if _noise_at_fault(seen):
-        yield Advice(
+        yield _step(
             "nuisance",
             "traces with nearly the same latents have log likelihoods that vary with a standard deviation of "
             f"{math.sqrt(variance):.2g}. Draws that are not recorded (ars_draw) would explain that; no proposal can "
@@ -268,7 +270,7 @@ def _defensive(seen: Seen) -> Iterator[Advice]:
     intact = (1.0 - seen.defensive) ** seen.proposed_draws
     if seen.defensive and intact <= 1.0 / _WORTHWHILE:
         better = float(f"{max(0.1 / seen.proposed_draws, 1e-6):.1g}")
-        yield Advice(
+        yield _step(
             "defensive",
             f"each of about {seen.proposed_draws:.0f} draws comes from the prior with probability {seen.defensive:g}, "
             f"so that the network alone draws only {intact:.0%} of the traces. A smaller share suits traces this long",
@@ -283,7 +285,7 @@ def _proposals(seen: Seen) -> Iterator[Advice]:
         return
     worst = max(seen.ess_without, key=seen.ess_without.__getitem__, default=None)
     if seen.proposer == "hand" and worst is not None and seen.ess_without[worst] >= _WORTHWHILE * seen.ess:
-        yield Advice(
+        yield _step(
             "proposals",
             f"by these weights, about {shown_ess(seen.ess_without[worst])} instead of {shown_ess(seen.ess)} traces are "
             f'effective if the prior proposes "{worst}": its proposal is too narrow, or misplaced. Widen it, or leave '
@@ -293,7 +295,7 @@ def _proposals(seen: Seen) -> Iterator[Advice]:
         )
     elif seen.ess_prior >= _WORTHWHILE * seen.ess:
         who = "the network" if seen.proposer == "network" else "these proposals"
-        yield Advice(
+        yield _step(
             "proposals",
             f"by these weights, the prior does better than {who}: about {shown_ess(seen.ess_prior)} instead of "
             f"{shown_ess(seen.ess)} traces would be effective",
@@ -304,7 +306,7 @@ def _proposals(seen: Seen) -> Iterator[Advice]:
 
 def _unproposed(seen: Seen) -> Iterator[Advice]:
     if seen.proposer == "network" and seen.left_to_prior:
-        yield Advice(
+        yield _step(
             "unknown latents",
             f"the network does not know {_listed(seen.left_to_prior)}, which the prior proposed. Train on more traces, "
             "or on this version of the simulator",
@@ -320,7 +322,7 @@ def _traces(seen: Seen) -> Iterator[Advice]:
     light = "" if seen.pareto_k.unknown else ": the tail is light"
     if not seen.pareto_k.reliable and not seen.pareto_k.unknown:
         light = f". So few traces vouch for k below {seen.pareto_k.threshold:.2f} only"
-    yield Advice(
+    yield _step(
         "traces",
         f"{_effective(seen)}, and {_tail(seen)}{light}. "
         f"About {needed:,} traces are enough for {ENOUGH:.0f} effective ones",
@@ -337,27 +339,27 @@ def _refine(seen: Seen) -> Iterator[Advice]:
     if seen.refined:
         reason = f"{nothing}, although the network was refined.{_causes(seen)} More rounds of more traces may help"
         python = _call(seen, refine="ars.RefineConfig(rounds=24, traces=20_000)")
-        yield Advice("refine", reason, f"{python}  # or adapt=", "--refine-rounds 24 --refine-traces 20000")
+        yield _step("refine", reason, f"{python}  # or adapt=", "--refine-rounds 24 --refine-traces 20000")
         return
     if seen.proposer == "network":
         reason = (
             f"{nothing}: the network's proposals do not fit these data well enough.{_causes(seen)} Refine it for them"
         )
-        yield Advice("refine", reason, _call(seen, refine="True"), "--refine")
+        yield _step("refine", reason, _call(seen, refine="True"), "--refine")
         return
     if seen.proposer == "hand":
         left = f" The prior proposed {_listed(seen.left_to_prior)}." if seen.left_to_prior else ""
         reason = f"{nothing}: the proposals do not fit the posterior.{_causes(seen)}{left} Let libars adapt them"
     else:
         reason = f"{nothing}: the data say far more than the prior, which proposed. Adapt proposals to them"
-    yield Advice("adapt", reason, _call(seen, adapt="True"), "--adapt")
+    yield _step("adapt", reason, _call(seen, adapt="True"), "--adapt")
 
 
 def _patience(seen: Seen) -> Iterator[Advice]:
     """Many more traces, where they do help in the end."""
     if _hard(seen) and seen.ess >= _FEW and seen.pareto_k.reliable:
         needed = _needed(seen)
-        yield Advice(
+        yield _step(
             "traces",
             f"or run more traces: {_tail(seen)}, so that effective ones grow in proportion, and about {needed:,} are "
             "enough",
@@ -366,7 +368,7 @@ def _patience(seen: Seen) -> Iterator[Advice]:
         )
 
 
-_CHECK_DATA: Final = Advice(
+_CHECK_DATA: Final = _step(
     "check data",
     "rule out that the data are unlike anything that the simulator produces: compare them with prior draws",
     "print(simulator.check_data(observe))",
@@ -374,7 +376,7 @@ _CHECK_DATA: Final = Advice(
 )
 
 
-_TRAIN: Final = Advice(
+_TRAIN: Final = _step(
     "train",
     "for many data sets of one kind, train a network, which proposes for all of them",
     "network = simulator.train(200_000, lstm_dim=128)",
@@ -385,7 +387,7 @@ _TRAIN: Final = Advice(
 def _mcmc(seen: Seen) -> Advice:
     network = ", network=network" if seen.proposer == "network" else ""
     reason = "if k stays too large, sample by MCMC: it needs no weights, but chains that mix"
-    return Advice("mcmc", reason, f"simulator.mcmc(observe, steps=10_000, chains=4{network})", "")
+    return _step("mcmc", reason, f"simulator.mcmc(observe, steps=10_000, chains=4{network})", "")
 
 
 _RULES: Final[tuple[Callable[[Seen], Iterator[Advice]], ...]] = (
@@ -426,7 +428,7 @@ def advice_lines(steps: Sequence[Advice], interface: Interface) -> list[str]:
         label = f"{number}. " if len(steps) > 1 else ""
         indent = " " * (len(start) + len(label))
         lines += textwrap.wrap(
-            f"{start}{label}{step.reason}:" if not step.reason.endswith(".") else f"{start}{label}{step.reason}",
+            f"{start}{label}{step.reason}",
             _WIDTH,
             subsequent_indent=indent,
             break_long_words=False,
