@@ -39,7 +39,10 @@ from ars.errors import (
 )
 from ars.failures import Failure, Failures
 from ars.posterior import Posterior, RunInfo, Traces
+from ars.proposal_draws import ProposalDraws
 from ars.proposers import Drawn
+from ars.results.advice import Advice
+from ars.results.data_check import DataCheck
 from ars.runtime.limits import Limits
 from ars.simulator import Simulator
 
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from ars.network.facade import Network as Network  # not in __all__: ``import *`` must work without torch
 
 __all__ = [
+    "Advice",
     "ArsError",
     "ArsWarning",
     "AutoBudget",
@@ -57,6 +61,7 @@ __all__ = [
     "ChosenBudget",
     "ContinuationWarning",
     "Costs",
+    "DataCheck",
     "Drawn",
     "EmbeddingError",
     "Failure",
@@ -75,6 +80,7 @@ __all__ = [
     "ObservationWarning",
     "PoolFullError",
     "Posterior",
+    "ProposalDraws",
     "ProposalError",
     "ProtocolError",
     "ReplayWarning",

@@ -31,6 +31,7 @@ from ars.inference.posterior import infer
 from ars.posterior import Posterior, Traces
 from ars.progress import Progress, make_progress
 from ars.proposers import Proposal
+from ars.results.data_check import DataCheck, check_data
 from ars.runs import Runs
 from ars.runtime.keys import read_keys
 from ars.runtime.limits import Limits
@@ -295,6 +296,49 @@ class Simulator:
         )
         shown = make_progress(progress)
         return infer(self._runs, asked, seed, lease, shown, estimates_the_prior=self._estimates_the_prior)
+
+    def check_data(
+        self,
+        observe: Mapping[str, npt.ArrayLike],
+        traces: int = 1000,
+        seed: int | None = None,
+        *,
+        level: float = 0.01,
+        on_failure: OnFailure = ON_FAILURE,
+        progress: bool | Progress | None = None,
+    ) -> DataCheck:
+        """Compare data with what the simulator produces: with observations simulated by a run of ``prior``.
+
+        Parameters
+        ----------
+        observe : mapping
+            Name -> a number or an array. NaN, for a number that was not observed, is skipped.
+        traces : int
+            Prior draws to compare with (default: 1,000); at least 8 / level.
+        seed : int, optional
+            Seed of these draws (default: random). No other run depends on it.
+        level : float
+            Rate of false alarms, between 0 and 1 (default: 0.01): the share of data drawn from the model itself that
+            raise one.
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, or leave it out (default: "raise").
+        progress : bool or Progress, optional
+            True shows a progress bar on stderr (default: none).
+
+        Returns
+        -------
+        DataCheck
+            ``p_value``, ``alarm``, and ``stands_out`` with the names of the numbers that are unlike the draws; printed,
+            it is a sentence. ``post.advice(check)`` and ``post.summary(check=check)`` take it into account.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the data cannot be used, or do not fit the simulator's observations.
+        """
+        data = observed_arrays(observe)
+        drawn = self.prior(traces, seed, progress=progress, on_failure=on_failure).observations
+        return check_data(data, {name: drawn[name] for name in drawn}, level=level)
 
     # ---- training ----------------------------------------------------------------------------------------------------
 

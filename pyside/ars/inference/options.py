@@ -89,6 +89,8 @@ class PosteriorOptions:
             proposed=proposed,
             budget=budget_to_json(budget),
             exact=exact,
+            defensive=0.0 if self.network is None else self.network.config.defensive,
+            refined=self.network is not None and "refinement" in self.network.training,
         )
 
 

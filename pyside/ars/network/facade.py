@@ -6,11 +6,13 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy.typing as npt
 from torch import nn
 
 from ars._native import SiteKind
+from ars.arguments import ON_FAILURE, OnFailure
 from ars.columns import Site
 from ars.config import NetworkConfig
 from ars.errors import CheckpointError
@@ -18,6 +20,11 @@ from ars.network.checkpoint import load_network, save_network
 from ars.network.model.core import ProposalNetwork
 from ars.network.model.vocabulary import Vocabulary
 from ars.network.train.history import TrainingHistory
+
+if TYPE_CHECKING:
+    from ars.progress import Progress
+    from ars.proposal_draws import ProposalDraws
+    from ars.simulator import Simulator
 
 __all__ = ["Network"]
 
@@ -81,6 +88,50 @@ class Network:
             return cls(network, history, [str(word) for word in header["simulator"]], header["training"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path}: its header is incomplete: {error!r}") from error
+
+    # ---- draws without weights ---------------------------------------------------------------------------------------
+
+    def posterior_without_weights(
+        self,
+        simulator: Simulator,
+        observe: Mapping[str, npt.ArrayLike],
+        traces: int,
+        seed: int | None = None,
+        *,
+        on_failure: OnFailure = ON_FAILURE,
+        progress: bool | Progress | None = None,
+    ) -> ProposalDraws:
+        """Draw from the network's proposals and leave out the weights: fast, and biased by an unknown amount.
+
+        The first rung of the ladder in docs/when-k-is-too-large.md, for a look at what the network believes. Use
+        ``simulator.posterior(observe, traces, network=network)`` for anything that counts.
+
+        Parameters
+        ----------
+        simulator : Simulator
+            The simulator that the network was trained for.
+        observe : mapping
+            Name -> a number or an array.
+        traces : int
+            Number of draws.
+        seed : int, optional
+            Seed (default: random). The draws are those of ``simulator.posterior`` with the same seed.
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, or leave it out (default: "raise").
+        progress : bool or Progress, optional
+            True shows a progress bar on stderr (default: none).
+
+        Returns
+        -------
+        ProposalDraws
+            Not a ``Posterior``: it has no weights, evidence or errors. Inside rejection loops, accepted draws.
+        """
+        from ars.proposal_draws import ProposalDraws
+
+        post = simulator.posterior(
+            observe, traces, network=self, budget=None, seed=seed, on_failure=on_failure, progress=progress
+        )
+        return ProposalDraws.of(post)
 
     # ---- whose network -----------------------------------------------------------------------------------------------
 
