@@ -12,8 +12,8 @@
 /* cffi: begin */
 enum ars_wire_limits {
     ARS_WIRE_MAGIC = 0x31535241, /* "ARS1" in memory */
-    ARS_WIRE_VERSION = 3,        /* the version we speak */
-    ARS_WIRE_VERSION_MIN = 3,    /* the oldest we accept */
+    ARS_WIRE_VERSION = 4,        /* the version we speak */
+    ARS_WIRE_VERSION_MIN = 4,    /* the oldest we accept */
     ARS_WIRE_MAX_MESSAGE = 268435456,
     ARS_WIRE_MAX_NAME = 1024, /* bytes of a site's address, without a terminating zero */
     ARS_WIRE_MAX_SITES = 65536,
