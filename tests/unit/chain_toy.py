@@ -1,7 +1,7 @@
 """A simulator in a few lines of Python, run by plans as libars runs one: for tests of moves and of their ratio.
 
-A switch x decides how likely the loops are to accept, and whether a latent more is drawn. The second loop has one inside.
-The values of the latents do not matter for the data, so everything about the posterior of x is known.
+A switch x decides how likely a loop is to accept, and whether a latent more is drawn. The loop of the second model has
+another one inside. Only x matters for the data, so its posterior is known.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ KINDS = {
     "outer/u": DistKind.UNIFORM,
     "outer/inner/v": DistKind.UNIFORM,
 }
-P_FIRST = (0.15, 0.9)  # p(A) of the first loop, by x
-POSTERIOR = 0.4  # of x = 1: the likelihood is 0.6 where x is 0, and 0.4 where it is 1
+P_FIRST = (0.25, 0.9)  # p(A) of the first loop, by x
+POSTERIOR = 0.4  # of x = 1
 
 
 class Rejected(Exception):
@@ -85,24 +85,32 @@ class Trace:
             self.given = [True] * len(self.given)
 
 
-def model(t: Trace) -> float:
-    """Runs it; the log likelihood."""
+Model = Callable[[Trace], float]
+
+
+def one_loop(t: Trace) -> float:
+    """A loop, and a latent more where x is 1. Returns the log likelihood."""
     x = int(t.sample("x"))
     t.loop("first", lambda t: t.sample("first/a") < P_FIRST[x])
     if x:
         t.sample("more")
+    return math.log(POSTERIOR if x else 1.0 - POSTERIOR)
+
+
+def two_loops(t: Trace) -> float:
+    """A loop with another one inside. Returns the log likelihood."""
+    x = int(t.sample("x"))
 
     def outer(t: Trace) -> bool:
         u = t.sample("outer/u")
-        t.loop("outer/inner", lambda t: t.sample("outer/inner/v") < 0.1 + 0.8 * u)
-        v = t.samples[-1][1]
-        return u + v > (0.5 if x else 1.2)
+        t.loop("outer/inner", lambda t: t.sample("outer/inner/v") < 0.3 + 0.6 * u)
+        return u + t.samples[-1][1] > (0.3 if x else 1.1)
 
     t.loop("outer", outer)
-    return math.log(0.4 if x else 0.6)
+    return math.log(POSTERIOR if x else 1.0 - POSTERIOR)
 
 
-def run(plan: Plan, rng: np.random.Generator, runs: int, number: int = 0) -> State:
+def run(model: Model, plan: Plan, rng: np.random.Generator, runs: int) -> State:
     """A trace of the model as a state."""
     t = Trace(plan, rng, runs)
     possible, log_likelihood = True, -math.inf
@@ -112,7 +120,7 @@ def run(plan: Plan, rng: np.random.Generator, runs: int, number: int = 0) -> Sta
         possible = False
     keys = tuple(sample[0] for sample in t.samples)
     return State(
-        number,
+        0,
         keys,
         [sample[1] for sample in t.samples],
         [sample[2] for sample in t.samples],
@@ -125,10 +133,10 @@ def run(plan: Plan, rng: np.random.Generator, runs: int, number: int = 0) -> Sta
     )
 
 
-def chain(moves: list[Move], steps: int, runs: int, seed: int) -> np.ndarray:
+def chain(model: Model, moves: list[Move], steps: int, runs: int, seed: int) -> np.ndarray:
     """The value of x after every move of a chain."""
     rng = np.random.default_rng(seed)
-    state = run(Plan(None, {}), rng, runs)
+    state = run(model, Plan(None, {}), rng, runs)
     state.log_inverse = [math.log((e.tries_p + e.tries - 1) / e.runs) for e in state.entries]
     found = np.empty(steps)
     for step in range(steps):
@@ -136,7 +144,7 @@ def chain(moves: list[Move], steps: int, runs: int, seed: int) -> np.ndarray:
         targets = move.targets(state)
         if targets:
             plan = move.plan(state, targets[int(rng.integers(len(targets)))], rng)
-            new = run(plan, rng, runs)
+            new = run(model, plan, rng, runs)
             ratio = log_ratio(state, new, move, plan)
             if math.log(1.0 - rng.random()) < ratio.log:
                 new.log_inverse = ratio.log_inverse
