@@ -54,10 +54,10 @@ def test_draws_that_are_no_latents(start: Callable[..., ars.Simulator], continua
 
 @pytest.mark.compiler
 def test_counts_switches_and_choices(start: Callable[..., ars.Simulator]) -> None:
-    """Against weighted traces of the prior: 200,000 of them."""
+    """Against weighted traces of the prior."""
     sim = start("counts")
-    weighted = sim.posterior({"y": 9.0}, 100_000, seed=1)
-    chains = sim.mcmc({"y": 9.0}, 300, seed=SEED)
+    weighted = sim.posterior({"y": 9.0}, 50_000, seed=1)
+    chains = sim.mcmc({"y": 9.0}, 100, 32, seed=SEED, warmup=50, thin=4)
     for name in ("sum", "how_many", "was_on"):
         error = np.hypot(chains.mcse(name), weighted.mean_error(name))
         assert abs(chains.mean(name) - weighted.mean(name)) / error < LIMIT, name  # type: ignore[operator]
