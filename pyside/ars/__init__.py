@@ -11,6 +11,7 @@ from ars.errors import (
     ArsWarning,
     BatchError,
     BiasWarning,
+    ChainError,
     CheckpointError,
     ContinuationWarning,
     EmbeddingError,
@@ -38,6 +39,7 @@ from ars.errors import (
     WeightError,
 )
 from ars.failures import Failure, Failures
+from ars.mcmc.chains import Chains
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.proposal_draws import ProposalDraws
 from ars.proposers import Drawn
@@ -57,6 +59,8 @@ __all__ = [
     "BatchError",
     "BiasWarning",
     "Budget",
+    "ChainError",
+    "Chains",
     "CheckpointError",
     "ChosenBudget",
     "ContinuationWarning",

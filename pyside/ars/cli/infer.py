@@ -114,7 +114,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
+def add_data(parser: argparse.ArgumentParser, *, in_loops: bool = True) -> None:
     """What is observed, and what proposes."""
     parser.add_argument("--network", type=Path, metavar="FILE", help="from ars train; without it the prior proposes")
     parser.add_argument(
@@ -131,11 +131,12 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="data: .json, name -> numbers, or .npz; null in a .json list and NaN mean not observed",
     )
-    parser.add_argument(
-        "--in-loops",
-        choices=get_args(InLoops),
-        help=f"who proposes in loops (default: {PosteriorOptions.in_loops})",
-    )
+    if in_loops:
+        parser.add_argument(
+            "--in-loops",
+            choices=get_args(InLoops),
+            help=f"who proposes in loops (default: {PosteriorOptions.in_loops})",
+        )
 
 
 def run_options(arguments: argparse.Namespace, standard: str = "auto") -> dict[str, Any]:
