@@ -31,6 +31,7 @@ from ars.cli.options import (
     not_negative,
     open_simulator,
 )
+from ars.cli.refine_words import add_refinement, refinement_of
 from ars.inference.options import PosteriorOptions
 from ars.store.saved import SUFFIXES, check_netcdf
 
@@ -78,6 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_continuations(parser)
     add_limits(parser)
     add_listen(parser)
+    add_refinement(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     group = parser.add_argument_group("what is printed and required")
     group.add_argument(
@@ -293,7 +295,7 @@ def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posteri
 
 
 def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> Posterior:
-    options = run_options(arguments)
+    options = run_options(arguments) | refinement_of(arguments)
     with open_simulator(arguments) as sim:
         sim._runs.options = given_options(arguments)
         try:
