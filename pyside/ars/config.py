@@ -279,7 +279,7 @@ class RefineConfig:
     steps : int
         Largest number of steps of the optimizer per round (default: 400).
     batch_size : int
-        Traces per step (default: 512).
+        Traces per step (default: 256).
     lr : float
         Largest learning rate (default: 0.001). It falls along a cosine within each round.
     effective : int
@@ -295,7 +295,8 @@ class RefineConfig:
     patience : int
         Stop after so many rounds without a better one (default: 4).
     M, R : int
-        Continuations per loop entry in the rounds: runs under p, and accepted runs under q (default: 10 and 1).
+        Continuations per loop entry in the rounds: runs under p, and accepted runs under q (default: 10 and 1). Once
+        nine of ten first tries are accepted, rounds use R = 0.
     seed : int or None
         0 to 2**64 - 1; the same seed gives the same network (default: None, random).
 
@@ -314,7 +315,7 @@ class RefineConfig:
     traces: int = _count(10_000, "traces that one round draws", 100, MOST_TRACES)
     most: int = _count(8, "a round with few effective traces draws up to so many times", most=1000)
     steps: int = _count(400, "largest number of optimizer steps per round")
-    batch_size: int = _count(512, "traces per step of the optimizer", most=2**20)
+    batch_size: int = _count(256, "traces per step of the optimizer", most=2**20)
     lr: float = _field(1e-3, Setting("largest learning rate", whole=False))
     effective: int = _count(1000, "effective traces per round; fewer are tempered")
     prior_share: float = _field(0.2, Setting("share of the loss of prior traces", 0, 0.9, whole=False))

@@ -27,6 +27,7 @@ _MATERIAL: Final = 8192  # prior traces of one round, at most
 _FEW: Final = 10.0  # effective traces of a start that is no good: the prior is asked as well
 _PRIOR_ROUND: Final = -1  # its number
 _FAR: Final = 0.5  # a network whose share is less than this part of the best one's is given up
+_OFTEN: Final = 0.9  # share of first tries that are accepted, above which loops need no runs under q
 _ATTEMPTS: Final = 3  # of a training whose loss is not finite
 _SMALLER: Final = 0.2  # each with so much of the learning rate of the one before
 
@@ -49,8 +50,9 @@ class Drawn(NamedTuple):
 class Source(Protocol):
     """Where traces come from."""
 
-    def draw(self, network: ProposalNetwork | None, traces: int, seed: int) -> Drawn:
-        """Traces of the observation that this network proposes; None: the prior."""
+    def draw(self, network: ProposalNetwork | None, traces: int, seed: int, R: int) -> Drawn:
+        """Traces of the observation that this network proposes; None: the prior. R: accepted runs under q per loop
+        entry."""
 
     def prior(self, traces: int, seed: int) -> Material:
         """Traces of the prior, with their own data."""
@@ -65,6 +67,7 @@ class RoundReport(NamedTuple):
     log_evidence: float  # by these alone
     pooled_log_evidence: float = math.nan  # by all rounds together
     exponent: float = math.nan  # of the weights that were trained on; below 1: tempered. NaN: no training followed
+    acceptance: float = 1.0  # share of loop entries whose first try was accepted
     loss: float = math.nan  # held out, weighted, after the training
     steps: int = 0  # of the optimizer
     seconds: float = 0.0
@@ -209,8 +212,12 @@ class Rounds:
         c, began = self._config, time.monotonic()
         parts: list[Round] = []
         log_weights: list[Floats] = []
+        first = entries = 0
         while True:
-            drawn = self._source.draw(network, c.traces, named_seed(self._seed, "round", number, len(parts)))
+            seed = named_seed(self._seed, "round", number, len(parts))
+            drawn = self._source.draw(network, c.traces, seed, self._runs_under_q())
+            first += int(np.count_nonzero(drawn.columns.loops["tries"] == 1))
+            entries += len(drawn.columns.loops)
             parts.append(kept_round(drawn.columns, drawn.sites, drawn.log_weights, drawn.traces, c.effective / c.most))
             log_weights.append(drawn.log_weights)
             traces = len(parts) * c.traces
@@ -218,10 +225,23 @@ class Rounds:
             if seen.ess_share * traces >= c.effective or len(parts) >= c.most:
                 break
         kept = joined(parts)
-        report = RoundReport(number, traces, seen.ess_share, seen.log_evidence, seconds=time.monotonic() - began)
+        report = RoundReport(
+            number,
+            traces,
+            seen.ess_share,
+            seen.log_evidence,
+            acceptance=first / entries if entries else 1.0,
+            seconds=time.monotonic() - began,
+        )
         if self._kept is not None:
             self._kept.keep_drawn(number, kept, report)
         return kept, report
+
+    def _runs_under_q(self) -> int:
+        """R: 0 where nearly every first try is accepted, which alone is then a good estimate, and asks no network. The
+        round before decides, so the traces that it is for have no say."""
+        often = bool(self._reports) and self._reports[-1].acceptance >= _OFTEN
+        return 0 if often else self._config.R
 
     def _take(self, drawn: Round, network: int) -> None:
         """Adds traces to the pool, with the densities of all networks."""
@@ -321,7 +341,7 @@ class Rounds:
         assert network is not None
         seed = named_seed(self._seed, "comparison")
         refined, start = (
-            _validation(self._source.draw(each, c.traces, seed).log_weights, c.traces)
+            _validation(self._source.draw(each, c.traces, seed, c.R).log_weights, c.traces)
             for each in (network, self._start)
         )
         pooled = self._pool.log_evidence()

@@ -57,14 +57,15 @@ class SimulatorSource:
     ) -> None:
         self._simulator = simulator
         self._data = data
-        self._budget = Budget(M=config.M, R=config.R)
+        self._M = config.M
         self._in_loops: InLoops = in_loops
         self._on_failure: OnFailure = on_failure
         self._progress = progress
         self._lease = simulator._lease()
 
-    def draw(self, network: ProposalNetwork | None, traces: int, seed: int) -> Drawn:
-        """Traces of the observation that this network proposes; None: the prior."""
+    def draw(self, network: ProposalNetwork | None, traces: int, seed: int, R: int) -> Drawn:
+        """Traces of the observation that this network proposes; None: the prior. R: accepted runs under q per loop
+        entry."""
         from ars.network.facade import Network
 
         asked = PosteriorOptions(
@@ -72,7 +73,7 @@ class SimulatorSource:
             traces,
             None if network is None else Network(network, simulator=self._simulator.command),
             None,
-            self._budget,
+            Budget(M=self._M, R=R),
             self._in_loops,
             self._on_failure,
             priors=True,
