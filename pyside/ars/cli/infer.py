@@ -295,7 +295,7 @@ def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posteri
 
 
 def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> Posterior:
-    options = run_options(arguments) | refinement_of(arguments)
+    options = refinement_of(arguments) | run_options(arguments)
     with open_simulator(arguments) as sim:
         sim._runs.options = given_options(arguments)
         try:

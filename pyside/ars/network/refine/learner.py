@@ -24,7 +24,7 @@ from ars.network.train.batches import Batcher
 __all__ = ["Fitted", "Learner", "Material"]
 
 _EVALUATIONS: Final = 10  # of the held-out loss, per round
-_WORSE: Final = 3  # evaluations in a row without a lower one: the round's training ends
+_WORSE: Final = 5  # evaluations in a row without a lower one: the round's training ends
 _FINAL_LR: Final = 0.05  # of the largest
 _WARMUP: Final = 20  # steps
 _CLIP: Final = 10.0  # largest norm of a gradient

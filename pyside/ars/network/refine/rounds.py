@@ -29,6 +29,7 @@ _PRIOR_ROUND: Final = -1  # its number
 _FAR: Final = 0.5  # a network whose share is less than this part of the best one's is given up
 _OFTEN: Final = 0.9  # share of first tries that are accepted, above which loops need no runs under q
 _ATTEMPTS: Final = 3  # of a training whose loss is not finite
+_SLOWEST: Final = 0.1  # of the learning rate, however often a training stopped early
 _SMALLER: Final = 0.2  # each with so much of the learning rate of the one before
 
 
@@ -294,7 +295,7 @@ class Rounds:
                     material,
                     named_seed(self._seed, "fit", number, attempt),
                     self._told.training,
-                    scale=_SMALLER**attempt,
+                    scale=self._slower() * _SMALLER**attempt,
                 )
                 break
             except TrainingError:
@@ -303,6 +304,11 @@ class Rounds:
         report = self._reports[-1]
         spent = report.seconds + time.monotonic() - began
         return fitted.network, report._replace(exponent=exponent, loss=fitted.loss, steps=fitted.steps, seconds=spent)
+
+    def _slower(self) -> float:
+        """Of the learning rate: half as much after every training that stopped because its held-out loss rose."""
+        early = sum(0 < report.steps < self._config.steps for report in self._reports)
+        return max(0.5**early, _SLOWEST)
 
     # ---- which is best -----------------------------------------------------------------------------------------------
 
