@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from ars import distributions
 from ars.budget import AutoBudget, Budget, ChosenBudget, Costs
-from ars.config import NetworkConfig, TrainingConfig
+from ars.config import NetworkConfig, RefineConfig, TrainingConfig
 from ars.distributions import *  # noqa: F403  # its __all__ is the list of distributions
 from ars.errors import (
     ArsError,
@@ -28,6 +28,7 @@ from ars.errors import (
     PoolFullError,
     ProposalError,
     ProtocolError,
+    RefinementWarning,
     ReplayWarning,
     RunInterrupted,
     ShardError,
@@ -87,6 +88,8 @@ __all__ = [
     "ProposalDraws",
     "ProposalError",
     "ProtocolError",
+    "RefineConfig",
+    "RefinementWarning",
     "ReplayWarning",
     "RunInfo",
     "RunInterrupted",

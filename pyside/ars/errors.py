@@ -31,6 +31,7 @@ __all__ = [
     "PoolFullError",
     "ProposalError",
     "ProtocolError",
+    "RefinementWarning",
     "RunInterrupted",
     "ShardError",
     "SimulatorError",
@@ -156,7 +157,11 @@ class ObservationWarning(ArsWarning):
 
 
 class NetworkWarning(ArsWarning):
-    """A network does not know some of the latents, and the prior proposed them."""
+    """A network does not know some of the latents, and the prior proposed them; or it is not meant for this use."""
+
+
+class RefinementWarning(NetworkWarning):
+    """A refinement ended early or found nothing better, or a refined network is used for other data."""
 
 
 class BiasWarning(ArsWarning):

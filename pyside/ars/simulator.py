@@ -23,7 +23,7 @@ from ars.arguments import (
     renamed,
     seed_or_random,
 )
-from ars.config import CHECKPOINT_EVERY, NetworkConfig, TrainingConfig, chosen
+from ars.config import CHECKPOINT_EVERY, NetworkConfig, RefineConfig, TrainingConfig, chosen
 from ars.continuations import Continuations
 from ars.extras import torch_needed
 from ars.inference.options import AnyBudget, PosteriorOptions
@@ -267,6 +267,9 @@ class Simulator:
         first_trace: int = 0,
         resume: str | os.PathLike[str] | None = None,
         ask_ahead: bool | None = None,
+        refine: bool | RefineConfig = False,
+        adapt: bool | RefineConfig = False,
+        refined_out: str | os.PathLike[str] | None = None,
     ) -> Posterior:
         """Weighted traces given data.
 
@@ -290,10 +293,22 @@ class Simulator:
         so is a disk that takes no more traces; the latter has all finished ones as ``partial``. ask_ahead: what
         continuations will ask is guessed and asked for all of them together, which is faster and changes no number.
         With a network it is the default. Proposals written by hand must then have an answer for values that the
-        simulator would not have asked them about.
+        simulator would not have asked them about. refine: first specialise the network to these data by rounds of
+        training on weighted traces of its own (``Network.refine``; a RefineConfig has settings). adapt: the same
+        without a network, starting from the prior. Both report traces of a run of their own, with fixed proposals and
+        another seed than any round's, so the weights are unbiased (docs/refinement.md). refined_out: a file for the
+        network that either of them made.
         """
         lease = self._lease()
         data = observed_arrays(observe)
+        if refine is not False or adapt is not False:
+            from ars.adaptation import adapted_network
+
+            seed, network = adapted_network(
+                self, data, refine, adapt, network, proposals, seed, in_loops, on_failure, resume, progress, refined_out
+            )
+        elif refined_out is not None:
+            raise ValueError("refined_out= needs refine= or adapt=, which make the network that it is for")
         asked = PosteriorOptions(
             data, traces, network, proposals, budget, in_loops, on_failure, first_trace, resume, ask_ahead
         )

@@ -28,6 +28,14 @@ MAY_IMPORT = {
     "ars.network.model": {"ars"},
     "ars.network.train": {"ars", "ars.network", "ars.network.model", "ars.runtime", "ars.store"},
     "ars.network.serve": {"ars", "ars.network.model", "ars.network.train", "ars.wire"},
+    "ars.network.refine": {
+        "ars",
+        "ars.inference",
+        "ars.network",
+        "ars.network.model",
+        "ars.network.train",
+        "ars.store",
+    },
     "ars.cli": {"ars", "ars.inference", "ars.mcmc", "ars.results", "ars.store"},
     "ars_lab": {"ars", "ars.network", "ars.proposers", "ars.store"},
 }

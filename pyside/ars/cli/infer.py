@@ -31,6 +31,7 @@ from ars.cli.options import (
     not_negative,
     open_simulator,
 )
+from ars.cli.refine_words import add_refinement, refinement_of
 from ars.inference.options import PosteriorOptions
 from ars.store.saved import SUFFIXES, check_netcdf
 
@@ -80,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_continuations(parser)
     add_limits(parser)
     add_listen(parser)
+    add_refinement(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     group = parser.add_argument_group("what is printed and required")
     group.add_argument(
@@ -311,7 +313,7 @@ def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posteri
 
 def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Posterior, DataCheck | None]:
     """The posterior, and the comparison of the data with prior draws if one is asked for."""
-    options = run_options(arguments)
+    options = refinement_of(arguments) | run_options(arguments)
     with open_simulator(arguments) as sim:
         sim._runs.options = given_options(arguments)
         try:
