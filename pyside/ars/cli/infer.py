@@ -167,6 +167,16 @@ def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     return tuple(words)
 
 
+def _replayed_with(arguments: argparse.Namespace) -> tuple[str, ...] | None:
+    """The options with which ``ars replay`` repeats a trace of this command. None: no command does, because the refined
+    network that proposed it is in no file."""
+    if not (arguments.refine or arguments.adapt):
+        return given_options(arguments)
+    if arguments.refined_out is None:
+        return None
+    return given_options(argparse.Namespace(**{**vars(arguments), "network": arguments.refined_out}))
+
+
 def _number(text: str) -> float | int:
     """Whole numbers stay whole, so that one that a double cannot hold is noticed."""
     try:
@@ -315,7 +325,7 @@ def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Pos
     """The posterior, and the comparison of the data with prior draws if one is asked for."""
     options = refinement_of(arguments) | run_options(arguments)
     with open_simulator(arguments) as sim:
-        sim._runs.options = given_options(arguments)
+        sim._runs.options = _replayed_with(arguments)
         try:
             post = sim.posterior(
                 data,
