@@ -127,6 +127,10 @@ def test_each_number_of_a_series_matters_and_a_missing_one_is_seen() -> None:
         assert not torch.allclose(network.series({"y": changed})[0].reshape(9, LENGTH, -1)[:, i], tokens[:, i])
         changed[:, i] = torch.nan
         assert torch.isfinite(network.series({"y": changed})[0]).all()
+    scale = network.series.readers[0].scale
+    mean = scale.mean.clone()
+    network.series.learn({"y": torch.full((5, LENGTH), 1e6).index_fill(1, torch.tensor([2]), torch.nan)})
+    assert torch.equal(scale.mean, mean) and int(scale.rows) == 9
 
 
 # ---- which observations ----------------------------------------------------------------------------------------------

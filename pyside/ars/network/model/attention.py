@@ -88,7 +88,9 @@ class SeriesReader(nn.Module):
         return self.length * self.width
 
     def learn(self, x: Tensor) -> None:
-        self.scale.learn(x.reshape(len(x), self.length, self.channels))
+        """Takes these data into account for the scales; those with a NaN, which is a missing number, are left out."""
+        x = x.reshape(len(x), self.length, self.channels)
+        self.scale.learn(x[~torch.isnan(x).any(dim=-1).any(dim=-1)])
 
     def forward(self, x: Tensor) -> Tensor:
         """The tokens of observations [n, *shape]: [n, T width]. A NaN is seen as missing."""
