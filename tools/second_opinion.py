@@ -3,8 +3,8 @@
     python tools/second_opinion.py agree                    # do they agree on every simulator of csim/?
     python tools/second_opinion.py calibrate --datasets 200  # is the truth's rank among their draws uniform?
 
-Both take ``--quick`` for a minute's worth, and print one line per comparison. The exit code is 1 if one of them fails. bench_loop and
-bench_draws are left out: they measure, and model nothing.
+Both take ``--quick`` for a minute's worth, and print one line per comparison. The exit code is 1 if one of them fails.
+bench_loop and bench_draws are left out: they measure, and model nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Question(NamedTuple):
 
 
 def _mini_sherpa(channel: int) -> Question:
-    """An event of the prior with this channel. The proposals are narrow, around what gave it: the posterior is as well."""
+    """An event of the prior with this channel. The proposals are narrow, around what gave it; so is the posterior."""
     with ars.Simulator([str(CSIM / "mini_sherpa")]) as sim:
         prior = sim.prior(20, seed=3)
     row = int(np.flatnonzero(prior["channel"] == channel)[0])

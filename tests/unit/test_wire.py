@@ -72,7 +72,7 @@ def edited(frame: bytes, dtype: str, field: str, value: object, at: int = 0) -> 
         (framed(Message.DONE)[:23], "23 bytes"),
         (framed(Message.DONE, magic=7), "magic 0x00000007"),
         (framed(99), "type 99 is unknown"),
-        (framed(Message.DONE, version=1), "DONE: protocol version 1, we speak 3 to 3"),
+        (framed(Message.DONE, version=1), "DONE: protocol version 1, we speak 4 to 4"),
         (framed(Message.DONE, version=0), "DONE: protocol version 0"),
         (framed(Message.DONE, size=25), "DONE: size 25, but the frame has 24 bytes"),
     ],
@@ -103,7 +103,7 @@ def test_hello_and_welcome() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("version_min", 4, "version_min 4 is above version_max 3"),
+        ("version_min", 5, "version_min 5 is above version_max 4"),
         ("workers", 0, "workers is 0"),
         ("token", 7, "token is not 32 hex digits"),
     ],
@@ -113,10 +113,10 @@ def test_a_wrong_hello_is_refused(field: str, value: int, says: str) -> None:
         wire.decode_hello(edited(wire.encode_hello(HELLO), "hello", field, value))
 
 
-@pytest.mark.parametrize("versions", [(4, 5), (1, 2)])
+@pytest.mark.parametrize("versions", [(5, 6), (1, 2)])
 def test_versions_that_do_not_meet(versions: tuple[int, int]) -> None:
     hello = HELLO._replace(version_min=versions[0], version_max=versions[1])
-    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 3 to 3: rebuild"):
+    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 4 to 4: rebuild"):
         wire.choose_version(hello)
 
 
