@@ -190,8 +190,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.only and model not in arguments.only:
             continue
         for method in ("weighted", "chains"):
-            for name, found in ranks(model, method, datasets).items():
-                p = p_value(found, 4 if arguments.quick else BINS)
+            for name, ranked in ranks(model, method, datasets).items():
+                p = p_value(ranked, 4 if arguments.quick else BINS)
                 wrong += not p > LEAST_P
                 print(f"{model:20} {method:9} {name:8} {datasets} datasets, p = {p:.3f}", flush=True)
     return 1 if wrong else 0

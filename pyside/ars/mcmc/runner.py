@@ -45,7 +45,6 @@ class Runner:
         self._numbers = SiteNumbers()
         self._examples: list[Failure] = []
         self._counts: Counter[str] = Counter()  # failures by kind
-        self._stderr: dict[int, str] = {}
         self._incidents: list[Failure] = []
         self.traces = 0  # run so far
         self.wanted = Wanted()  # of each loop entry
@@ -94,11 +93,10 @@ class Runner:
             self._runs.work(config, self._proposer, recorder, self._lease)
         finally:
             self._incidents += recorder.incidents
-            self._stderr.update(recorder.stderr)
         columns = renumber(recorder.columns(), self._numbers.adopt(recorder.sites))
         self.traces += len(plans)
         if len(columns.failures):
-            for failure in failures_of(columns.failures, self.sites, self._seed, self._stderr):
+            for failure in failures_of(columns.failures, self.sites, self._seed, recorder.stderr):
                 self._counts[failure.kind] += 1
                 if self._counts[failure.kind] <= EXAMPLES_PER_KIND:
                     self._examples.append(failure)
