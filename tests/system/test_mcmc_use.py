@@ -117,8 +117,8 @@ def test_data_that_no_draw_explains(
         sim.mcmc({"y": [1, 1, 0.5]}, 10, seed=1)
     with pytest.raises(ars.ChainError, match=r'no chain can begin: the likelihood of "y" is 0 in all'):
         start("counts").mcmc({"y": 1e200}, 10, 4, seed=1)
-    with pytest.raises(ValueError, match="nan"):
-        sim.mcmc({"y": float("nan")}, 10)
+    with pytest.raises(ValueError, match="not finite"):
+        sim.mcmc({"y": float("inf")}, 10)
 
 
 @pytest.mark.compiler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from ars._native import RunFlag
 from ars.columns import Columns, Site
-from ars.failures import Failure, Failures, failures_of
+from ars.failures import EXAMPLES_PER_KIND, Failure, Failures, failures_of
 from ars.mcmc.moves import Plan
 from ars.mcmc.proposer import PlannedProposer
 from ars.progress import NoProgress
@@ -20,8 +21,6 @@ from ars.store.site_numbers import SiteNumbers, renumber
 from ars.wire import Wanted
 
 __all__ = ["Runner"]
-
-_KEPT_FAILURES = 1000  # their records
 
 
 class Runner:
@@ -44,11 +43,10 @@ class Runner:
         self._on_failure = on_failure
         self._lease = lease
         self._numbers = SiteNumbers()
-        self._failed: list[Failure] = []
-        self._stderr: dict[int, str] = {}
+        self._examples: list[Failure] = []
+        self._counts: Counter[str] = Counter()  # failures by kind
         self._incidents: list[Failure] = []
         self.traces = 0  # run so far
-        self.n_failed = 0
         self.wanted = Wanted()  # of each loop entry
 
     @property
@@ -59,7 +57,7 @@ class Runner:
     @property
     def failures(self) -> Failures:
         """Of all runs."""
-        return Failures(self._failed, incidents=self._incidents)
+        return Failures.counted(self._counts, self._examples, self._incidents)
 
     def run(self, plans: Sequence[Plan], *, asks: bool = True, estimates: bool = True) -> Columns:
         """One trace per plan, in their order.
@@ -95,13 +93,13 @@ class Runner:
             self._runs.work(config, self._proposer, recorder, self._lease)
         finally:
             self._incidents += recorder.incidents
-            self._stderr.update(recorder.stderr)
         columns = renumber(recorder.columns(), self._numbers.adopt(recorder.sites))
         self.traces += len(plans)
         if len(columns.failures):
-            self.n_failed += len(columns.failures)
-            room = max(_KEPT_FAILURES - len(self._failed), 0)
-            self._failed += failures_of(columns.failures[:room], self.sites, self._seed, self._stderr)
-        if failure := recorder.error():
-            raise failure
+            for failure in failures_of(columns.failures, self.sites, self._seed, recorder.stderr):
+                self._counts[failure.kind] += 1
+                if self._counts[failure.kind] <= EXAMPLES_PER_KIND:
+                    self._examples.append(failure)
+        if error := recorder.error():
+            raise error
         return columns
