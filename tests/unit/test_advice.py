@@ -186,6 +186,18 @@ def test_failures_and_impossible_data() -> None:
     assert kinds(nothing) == ["data"] and '"y" is 0 in every trace' in first(nothing).reason
 
 
+def test_traces_with_likelihood_0_are_counted() -> None:
+    """As of a detector that sees one trace in ten."""
+    n = 400
+    traces = [Trace(i, 0.0 if i % 10 == 0 else -math.inf, samples=[Sample(0, i / n)]) for i in range(n)]
+    traces[3].failure = 1
+    post = run_of(traces, [latent(0, "x")], proposed=False)
+    seen = seen_of(post)
+    assert seen.excluded_share == pytest.approx(359 / 400) and seen.failed_share == pytest.approx(1 / 400)
+    assert seen.zero_share == pytest.approx(0.9)
+    assert "40.0 of 400 traces are effective (90% have likelihood 0)" in post.advice()[0].reason
+
+
 def test_data_that_are_unlike_the_draws() -> None:
     rng = np.random.default_rng(1)
     draws = {"y": rng.normal(size=1000)}

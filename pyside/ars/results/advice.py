@@ -28,6 +28,7 @@ _WORTHWHILE: Final = 2.0  # factor in effective traces that makes a step worth i
 _AFFORDABLE: Final = 10.0  # factor in traces up to which more of them are the first thing to try
 _SMALL_Q: Final = 0.1  # acceptance under the proposal that calls for better proposals rather than a larger budget
 _FAILED: Final = 0.05  # share of failed traces that is worth a word
+_EXCLUDED: Final = 0.5  # the same of traces with likelihood 0
 _FEW: Final = 5.0  # effective traces, below which the weights cannot predict how other proposals would do
 _NOISE_SHARE: Final = 0.4  # of the log likelihood's variance: far more than smooth functions of latents look like
 _SHOWN: Final = 3
@@ -127,7 +128,8 @@ def _tail(seen: Seen) -> str:
 
 
 def _effective(seen: Seen) -> str:
-    return f"{shown_ess(seen.ess)} of {seen.traces:,} traces are effective"
+    lost = f" ({seen.excluded_share:.0%} have likelihood 0)" if seen.excluded_share >= _EXCLUDED else ""
+    return f"{shown_ess(seen.ess)} of {seen.traces:,} traces are effective{lost}"
 
 
 def _causes(seen: Seen) -> str:

@@ -52,8 +52,10 @@ class Seen:
         Shape of their tail.
     proposer : {"network", "hand", "prior"}
         Who proposed. "hand" also stands for a run that does not say.
-    zero_share, failed_share : float
-        Share of the traces with weight 0, and share that failed.
+    zero_share : float
+        Share of the traces with weight 0, whatever the reason: failures, likelihood 0, roulette or corrections.
+    failed_share, excluded_share : float
+        Share of the traces that failed, and share whose likelihood is 0.
     impossible : tuple of str
         Observations whose likelihood is 0 in every trace.
     uncorrected_ess : float
@@ -94,6 +96,7 @@ class Seen:
     proposer: Proposer = "hand"
     zero_share: float = 0.0
     failed_share: float = 0.0
+    excluded_share: float = 0.0
     impossible: tuple[str, ...] = ()
     uncorrected_ess: float = math.nan
     uncorrected_k: ParetoK = ParetoK(math.nan)  # noqa: RUF009  # a number
@@ -281,14 +284,15 @@ def seen_of(post: Posterior) -> Seen:
     """
     log_weights, uncorrected = post.log_weights(), log_weight_biased(post.columns)
     proposer = _proposer(post)
-    failed = post.failures.total
+    failed, complete = post.failures.total, post.columns.traces["failure"] == 0
     seen = Seen(
         traces=len(post),
         ess=ess(log_weights),
         pareto_k=pareto_k(log_weights),
         proposer=proposer,
         zero_share=zero_share(log_weights),
-        failed_share=failed / max(failed + int(np.count_nonzero(post.columns.traces["failure"] == 0)), 1),
+        failed_share=failed / max(failed + int(np.count_nonzero(complete)), 1),
+        excluded_share=float(np.mean(complete & (uncorrected == -np.inf))),
         impossible=tuple(impossible_observations(post.columns, post.sites)),
         uncorrected_ess=ess(uncorrected),
         uncorrected_k=pareto_k(uncorrected),
