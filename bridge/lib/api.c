@@ -244,6 +244,8 @@ static void record_observed(const char *what, const char *name, unsigned kind, c
         ars__buffer_add(&t->observed, values, n * sizeof *values);
 }
 
+/* A given NaN means "not observed". The value is then simulated from the trace's own stream and adds nothing to the
+ * likelihood: a draw from its distribution with weight 1 integrates it out, also where the program goes on to use it. */
 static __attribute__((noinline)) double observe(const char *caller, const char *name, const ars_dist *d) {
     check_call(caller, ARS__CALL_OBSERVE, name);
     check_dist(d, "ars_observe", name);
@@ -251,9 +253,13 @@ static __attribute__((noinline)) double observe(const char *caller, const char *
     if (!alone) check_no_loop("ars_observe", name);
     int kept = errno;
     const double *data = alone ? NULL : ars__data_take(name, 1);
-    if (data) check_given(name, d, *data);
-    double value = data ? *data : ars__dist_sample(d, &ars__me.rng);
-    if (!alone) record_observed("ars_observe", name, d->kind, &value, 1, ars__dist_log_density(d, value), data != NULL);
+    const bool observed = data && !isnan(*data);
+    if (observed) check_given(name, d, *data);
+    double value = observed ? *data : ars__dist_sample(d, &ars__me.rng);
+    if (!alone) {
+        double log_p = data && !observed ? 0 : ars__dist_log_density(d, value);
+        record_observed("ars_observe", name, d->kind, &value, 1, log_p, data != NULL);
+    }
     errno = kept;
     return value;
 }
@@ -276,9 +282,11 @@ void ars_observe_normals(const char *name, const double *mean, const double *std
     for (size_t i = 0; i < n; i++) {
         ars_dist d = ars_normal(mean[i], std[i]);
         check_dist(&d, "ars_observe_normals", name);
-        double x = data ? data[i] : ars__dist_sample(&d, &ars__me.rng);
+        const bool observed = data && !isnan(data[i]);
+        if (data && !observed && !drawn) continue; /* nobody looks at it */
+        double x = observed ? data[i] : ars__dist_sample(&d, &ars__me.rng);
         if (drawn) drawn[i] = x;
-        log_p += ars__dist_log_density(&d, x);
+        if (observed || !data) log_p += ars__dist_log_density(&d, x);
     }
     if (!alone) record_observed("ars_observe_normals", name, ARS_DIST_NORMAL, drawn, n, log_p, data != NULL);
     if (drawn != value) free(drawn);

@@ -26,6 +26,7 @@ CHECKPOINT_EVERY: Final = 120.0  # seconds between two writes of a network that 
 _FINAL_LR: Final = 0.01  # of the rate at its height
 _LARGEST_COUNT: Final = 2**31
 _LARGEST_LAYER: Final = 65536
+_BEFORE: Final = {"series": "flat"}  # networks of versions that did not have these fields
 
 _Config = TypeVar("_Config", "NetworkConfig", "TrainingConfig")
 
@@ -66,8 +67,9 @@ class Setting(NamedTuple):
         return float(value)
 
 
-def _field(default: Any, setting: Setting) -> Any:
-    return dataclasses.field(default=default, metadata={"setting": setting})
+def _field(default: Any, setting: Setting, *, later: bool = False) -> Any:
+    """``later``: the field came after files had been written without it; its default means the same as its absence."""
+    return dataclasses.field(default=default, metadata={"setting": setting, "later": later})
 
 
 def _count(default: int, meaning: str, least: int = 1, most: int = _LARGEST_COUNT) -> Any:
@@ -78,6 +80,10 @@ def setting_of(config: type, name: str) -> tuple[Setting, Any]:
     """A field's setting and its default."""
     field = next(field for field in fields(config) if field.name == name)
     return field.metadata["setting"], field.default
+
+
+def _default(config: NetworkConfig | TrainingConfig, name: str) -> Any:
+    return setting_of(type(config), name)[1]
 
 
 def _check(config: NetworkConfig | TrainingConfig) -> None:
@@ -133,6 +139,9 @@ class TrainingConfig:
     max_rejected : int
         Rejected tries per loop entry that ``train_on="all"`` uses (default: 64). If there are more, the first ones
         represent them all.
+    missing : float
+        Mean share of the observed numbers, 0 to 0.9, to hide from the network in training, so that it can be used for
+        data with NaN (default: 0.0, the network refuses such data).
 
     Raises
     ------
@@ -166,6 +175,9 @@ class TrainingConfig:
         "accepted", Setting("draws to train on: those that loops accept, or all", choices=("accepted", "all"))
     )
     max_rejected: int = _count(64, "rejected tries per loop entry to use if all draws are trained on")
+    missing: float = _field(
+        0.0, Setting("mean share of the observed numbers to hide, for data with NaN", 0, 0.9, whole=False)
+    )
 
     def __post_init__(self) -> None:
         _check(self)
@@ -220,6 +232,17 @@ class NetworkConfig:
         Hidden units of the layers that make proposals (default: 256).
     defensive : float
         Share of the prior in each proposal, 1e-6 to 0.5 (default: 0.01). It keeps weights finite.
+    missing_data : {"refused", "masked"}
+        Whether NaN in the data, a number that was not observed, is an error or an input (default: "refused").
+        ``TrainingConfig(missing=...)`` sets it.
+    series : {"auto", "flat", "attention"}
+        How observations that are series are seen: as one vector, or element by element too (default: "auto"). With
+        "attention" each proposal also reads the elements that its latent attends to, such as those of its own day.
+        "auto" does so for series of 8 to 256 elements.
+    series_dim : int
+        Size of what one head reads of a series (default: 32).
+    series_heads : int
+        Heads that read a series (default: 2).
 
     Raises
     ------
@@ -242,13 +265,20 @@ class NetworkConfig:
     category_dim: int = _count(16, "size of the embedding of a categorical value", most=_LARGEST_LAYER)
     head_hidden: int = _count(256, "hidden units of the layers that make proposals", most=_LARGEST_LAYER)
     defensive: float = _field(0.01, Setting("share of the prior in each proposal", 1e-6, 0.5, whole=False))
+    missing_data: str = _field(
+        "refused", Setting("NaN in the data: an error, or an input", choices=("refused", "masked")), later=True
+    )
+    series: str = _field("auto", Setting("how series are seen", choices=("auto", "flat", "attention")))
+    series_dim: int = _count(32, "size of what one head reads of a series", most=_LARGEST_LAYER)
+    series_heads: int = _count(2, "heads that read a series", most=64)
 
     def __post_init__(self) -> None:
         _check(self)
 
-    def to_dict(self) -> dict[str, int | float]:
-        """The settings, for JSON."""
-        return asdict(self)
+    def to_dict(self) -> dict[str, int | float | str]:
+        """The settings, for JSON; without those of later versions that have their default."""
+        old = {field.name for field in fields(self) if not field.metadata["later"]}
+        return {name: value for name, value in asdict(self).items() if name in old or value != _default(self, name)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetworkConfig:
@@ -256,4 +286,4 @@ class NetworkConfig:
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(values) - known):
             raise ValueError(f"the network's settings have {', '.join(unknown)}, which this version does not know")
-        return cls(**values)
+        return cls(**{**_BEFORE, **values})

@@ -108,7 +108,7 @@ class EmbeddingError(ArsError):
 
 
 class ObservationShapeError(ArsError, ValueError):
-    """An observation is missing, unknown, of the wrong shape, or not finite."""
+    """An observation is not given, unknown, of the wrong shape, or not finite."""
 
 
 class PoolFullError(ArsError):
@@ -146,7 +146,7 @@ class SupportWarning(ArsWarning):
 
 
 class ObservationWarning(ArsWarning):
-    """An observation has likelihood 0 in every trace of a run, so that all weights are 0."""
+    """The data say nothing: one has likelihood 0 in every trace, so that all weights are 0, or all of them are NaN."""
 
 
 class NetworkWarning(ArsWarning):

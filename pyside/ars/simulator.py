@@ -267,9 +267,11 @@ class Simulator:
     ) -> Posterior:
         """Weighted traces given data.
 
-        observe: name -> a number or an array. network: from ``train`` or ``ars.Network.load``, made for the same
-        observations; the prior proposes the latents that it does not know, and a NetworkWarning lists them. proposals,
-        instead of a network: name (or address) of a latent -> a distribution, or a function of the values drawn so far;
+        observe: name -> a number or an array. NaN means "not observed": that number is left out of the likelihood, and
+        the simulator draws it instead (docs/output.md, "Missing data"). network: from ``train`` or
+        ``ars.Network.load``, made for the same observations; the prior proposes the latents that it does not know, and
+        a NetworkWarning lists them. proposals, instead of a network: name (or address) of a latent -> a distribution,
+        or a function of the values drawn so far;
         the prior proposes the others. budget: how much work goes into the
         correction of each loop. "auto" chooses it by a pilot (docs/budget.md); ``Budget.auto(error=0.01)`` and
         ``Budget.auto(seconds=60)`` stop early, with ``traces`` as the maximum; ``Budget(M=1, N=10)`` is the paper's
@@ -361,6 +363,7 @@ class Simulator:
         patience: int | None = None,
         train_on: str | None = None,
         max_rejected: int | None = None,
+        missing: float | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
         embeddings: Mapping[str, nn.Module] | None = None,
         architecture: Mapping[str, Any] | None = None,
@@ -373,7 +376,7 @@ class Simulator:
 
         Parameters
         ----------
-        traces, batch_size, lr, seed, held_out, patience, train_on, max_rejected
+        traces, batch_size, lr, seed, held_out, patience, train_on, max_rejected, missing
             Single settings, which replace those of ``config``; ``TrainingConfig`` explains them.
         lstm_dim, lstm_depth, components
             Single sizes, which replace those of ``network``; ``NetworkConfig`` explains them.
@@ -430,6 +433,7 @@ class Simulator:
             "patience": patience,
             "train_on": train_on,
             "max_rejected": max_rejected,
+            "missing": missing,
         }
         sizes = {"lstm_dim": lstm_dim, "lstm_depth": lstm_depth, "components": components}
         sizes = {name: size for name, size in sizes.items() if size is not None}

@@ -6,7 +6,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -138,6 +138,35 @@ def test_budget(directory: str, tmp_path: Path) -> None:
     estimated = {(m.case["case"], m.case["continuations"]): m.value for m in found["budget: auto: estimated"]}
     assert all((value > 0) == (not str(case).startswith("prior only")) for (case, _), value in estimated.items())
     assert not any(tmp_path.iterdir())  # no network was needed
+
+
+def test_cases_of_budget_by_name(directory: str, tmp_path: Path) -> None:
+    found = list(budget.run(SMALLEST, directory, tmp_path, only="PRIOR only"))
+    assert {str(m.case["case"]) for m in found} == {"prior only: nested"}
+    with pytest.raises(BenchError, match=r"no case contains 'pythia'; the cases are: p\(A\) = 0.5"):
+        list(budget.run(SMALLEST, directory, tmp_path, only="pythia"))
+
+
+def test_an_interrupted_benchmark_keeps_its_finished_cases(
+    directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = budget.run
+
+    def interrupted(*arguments: object) -> Iterator[Measurement]:
+        for m in whole(*arguments):  # type: ignore[arg-type]
+            yield m
+            if m.case == {"case": "prior only: nested", "continuations": "fork"}:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(budget, "run", interrupted)
+    out = tmp_path / "budget.json"
+    assert main(["bench", "budget", "--smallest", "--quiet", "--simulators", directory, "--out", str(out)]) == 130
+    kept = load(out).measurements
+    assert {(m.case["case"], m.case["continuations"]) for m in kept} == {
+        ("p(A) = 0.5, q(A) = 0.2", "auto"),
+        ("p(A) = 0.5, q(A) = 0.2", "fork"),
+        ("prior only: nested", "auto"),
+    }
 
 
 def test_cases_of_budget_are_those_of_the_issue(directory: str, tmp_path: Path) -> None:

@@ -363,8 +363,10 @@ def test_wrong_observations_are_named(data: dict[str, tuple[int, ...]], message:
 
 def test_a_nan_in_an_observation_is_named() -> None:
     network = ProposalNetwork(SMALL, all_kinds(), {"y": (2,)})
-    with pytest.raises(ObservationShapeError, match=r"'y' has a NaN or infinite number \(row 1"):
+    with pytest.raises(ObservationShapeError, match=r"'y' has NaN.*\(row 1 .*Train one with missing=0\.2"):
         network.observe({"y": torch.tensor([[0.0, 1.0], [0.0, float("nan")]])})
+    with pytest.raises(ObservationShapeError, match=r"'y' has an infinite number \(row 1"):
+        network.observe({"y": torch.tensor([[0.0, float("nan")], [0.0, float("inf")]])})
 
 
 @pytest.mark.parametrize(

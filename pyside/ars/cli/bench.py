@@ -48,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--cache", type=Path, metavar="DIR", help="where pyprob's environment and trained networks are kept"
         )
         suite.add_argument("--quiet", action="store_true", help="tables only")
+        if name == "budget":
+            suite.add_argument("--case", metavar="TEXT", help="only cases whose name contains TEXT (default: all)")
         if name == "costs":
             written = Path("costs.json")
             suite.add_argument("--costs", type=Path, default=written, metavar="FILE", help=f"to write ({written})")
@@ -74,7 +76,7 @@ def _suite(name: str, effort: Effort, arguments: argparse.Namespace) -> Iterator
         module.SUITE: module.run for module in (fork, rewind, draws, infer, costs, sites, train)
     }
     if name == "budget":
-        return budget.run(effort, arguments.simulators, arguments.cache)
+        return budget.run(effort, arguments.simulators, arguments.cache, getattr(arguments, "case", None) or "")
     if name == "pyprob":
         environment = peer.Environment(arguments.cache or peer.default_cache())
         if not environment.complete and not arguments.quiet:
@@ -91,10 +93,13 @@ def _measure(name: str, effort: Effort, arguments: argparse.Namespace, report: R
     begun = len(report.measurements)
     latest = None
     for m in _suite(name, effort, arguments):
-        report.measurements.append(m)
-        if m.case != latest and not arguments.quiet:
-            print(f"{name}: {', '.join(f'{key} {value}' for key, value in m.case.items())}", file=sys.stderr)
+        if m.case != latest:
+            if not arguments.quiet:
+                print(f"{name}: {', '.join(f'{key} {value}' for key, value in m.case.items())}", file=sys.stderr)
+            if arguments.out is not None and latest is not None:
+                report.save(arguments.out)  # a benchmark that is interrupted keeps its finished cases
         latest = m.case
+        report.measurements.append(m)
     made = report.measurements[begun:]
     for suite in dict.fromkeys(m.suite for m in made):
         print(f"\n{TITLES.get(suite, suite)}\n")

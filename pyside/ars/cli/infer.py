@@ -123,9 +123,14 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_observed,
         metavar="NAME=X[,X...]",
-        help="data; may be repeated",
+        help="data; nan means not observed; may be repeated",
     )
-    parser.add_argument("--observe-file", type=Path, metavar="FILE", help="data: .json, name -> numbers, or .npz")
+    parser.add_argument(
+        "--observe-file",
+        type=Path,
+        metavar="FILE",
+        help="data: .json, name -> numbers, or .npz; null in a .json list and NaN mean not observed",
+    )
     parser.add_argument(
         "--in-loops",
         choices=get_args(InLoops),

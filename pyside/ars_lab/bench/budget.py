@@ -25,7 +25,7 @@ from ars.columns import Floats
 from ars.continuations import Continuations
 from ars_lab.bench.budget_cases import Case, cases
 from ars_lab.bench.measure import Effort, family_cpu
-from ars_lab.bench.results import Better, Measurement
+from ars_lab.bench.results import BenchError, Better, Measurement
 
 __all__ = ["SUITE", "run"]
 
@@ -167,10 +167,28 @@ def _measure(case: Case, mode: Continuations, effort: Effort) -> Iterator[Measur
     yield from _report(case, mode, {budget: _Found(turns) for budget, turns in runs.items()})
 
 
-def run(effort: Effort, directory: str | None = None, cache: Path | None = None) -> Iterator[Measurement]:
-    """Measurements as they come. ``cache``: where trained networks are kept."""
+def run(
+    effort: Effort, directory: str | None = None, cache: Path | None = None, only: str = ""
+) -> Iterator[Measurement]:
+    """Measurements as they come.
+
+    Parameters
+    ----------
+    effort : Effort
+        How much is run.
+    directory : str, optional
+        Where the simulators are (default: in the package).
+    cache : Path, optional
+        Where trained networks are kept (default: the user's cache).
+    only : str
+        Part of the name of the cases to run (default: all).
+    """
     from ars_lab.bench.peer import default_cache
 
-    for case in cases(effort, directory, default_cache() if cache is None else cache):
+    found = cases(effort, directory, default_cache() if cache is None else cache)
+    wanted = [case for case in found if only.lower() in case.name.lower()]
+    if not wanted:
+        raise BenchError(f"no case contains {only!r}; the cases are: {', '.join(case.name for case in found)}")
+    for case in wanted:
         for mode in _MODES:
             yield from _measure(case, mode, effort)

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any, Literal
 
 from ars.errors import ArsError
+from ars.store.files import write_whole
 
 __all__ = ["BenchError", "Measurement", "Report", "load", "measurement", "table"]
 
@@ -78,7 +79,7 @@ class Report:
             "options": self.options,
             "measurements": [asdict(m) for m in self.measurements],
         }
-        Path(path).write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+        write_whole(path, [(json.dumps(content, indent=1, allow_nan=False) + "\n").encode()])
 
 
 _FIELDS: dict[str, type | tuple[type, ...]] = {

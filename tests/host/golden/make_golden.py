@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MAGIC = 0x31535241
-VERSION = 3
+VERSION = 4
 (HELLO, WELCOME, RUN, SITES, STEPS, REPLIES, TRACES, DONE, CANCEL, QUIT, ERROR) = range(1, 12)
 POSTERIOR, PROPOSE_PRIOR, LOOPS_PRIOR, ESTIMATE, RECORD_PRIORS, RECORD_REJECTED, ASK_AHEAD = 1, 2, 4, 8, 16, 32, 64
 REWIND, CHECK, PILOT = 128, 256, 512
@@ -253,6 +253,8 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
     yield "hello", [hello()]
     yield "welcome", [welcome()]
     yield "run", [run(observed={b"y": [0.5, -1.0], "donn\u00e9es".encode(): [3.0]})]
+    other_nan = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000123))[0]
+    yield "run_missing", [run(9, observed={b"y": [0.5, NAN, other_nan], b"z": [NAN]})]
     yield "run_prior", [run(2, flags=PROPOSE_PRIOR | RECORD_PRIORS, tries_q=0, runs_p=0, timeout=0.0)]
     yield "run_ahead", [run(4, flags=POSTERIOR | ESTIMATE | ASK_AHEAD)]
     recording = PROPOSE_PRIOR | RECORD_PRIORS | RECORD_REJECTED
@@ -293,8 +295,8 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
 
 def broken_frames() -> Iterator[tuple[str, str, bytes]]:
     yield "bad_magic", "magic", frame(QUIT, magic=0x32535241)
-    yield "bad_version", "version 4 outside HELLO, WELCOME and ERROR", frame(QUIT, version=4)
-    yield "bad_version_older", "version 2 outside HELLO, WELCOME and ERROR", frame(QUIT, version=2)
+    yield "bad_version", "version 5 outside HELLO, WELCOME and ERROR", frame(QUIT, version=5)
+    yield "bad_version_older", "version 3 outside HELLO, WELCOME and ERROR", frame(QUIT, version=3)
     yield "bad_type", "type 12", frame(12)
     yield "short_header", "fewer bytes than a header", frame(QUIT)[:23]
     yield "empty", "no bytes", b""
@@ -339,7 +341,7 @@ def broken_runs() -> Iterator[tuple[str, str, bytes]]:
     yield "run_count_overflow", "count runs past the frame", run(observed={b"y": [1.0]}, count=0xFFFFFFFF)
     yield "run_name_too_long", "a name of 1025 bytes", run(observed={b"y" * 1025: [1.0]})
     yield "run_name_empty", "a name of 0 bytes", run(observed={b"": [1.0]})
-    yield "run_nan_data", "an observed value is NaN", run(observed={b"y": [NAN]})
+    yield "run_infinite_data", "an observed value is infinite", run(observed={b"y": [0.5, -INF]})
     good = run(observed={b"y": [1.0, 2.0]})
     yield "run_values_missing", "fewer values than announced", frame(RUN, good[24:-8], 1, 1)
     yield "run_tail", "bytes after the last part", run(tail=bytes(8))
