@@ -121,6 +121,7 @@ def test_corrections_are_the_problem() -> None:
     )
     assert "accepted more often" in step.reason
     assert "budget=ars.Budget(M=2, R=4)" in step.python and step.command_line == "--budget M=2,R=4"
+    assert kinds(replace(seen, proposer="network")) == ["corrections", "refine"], "a network can learn to be accepted"
     # a heavy tail before corrections is the proposals' doing
     assert kinds(replace(seen, uncorrected_k=HEAVY))[:2] == ["corrections", "adapt"]
     assert "corrections" not in kinds(replace(seen, correction_noise=0.1, uncorrected_k=HEAVY))

@@ -221,12 +221,16 @@ def _corrections(seen: Seen) -> Iterator[Advice]:
         f'{shown_ess(seen.ess)}. Loop "{worst.address}" accepts a share of {worst.q_accept:.2g} of its tries under the '
         f"proposal, {worst.p_accept:.2g} under the prior."
     )
-    if worst.q_accept < _SMALL_Q and worst.q_accept < worst.p_accept:
+    rejected = worst.q_accept < _SMALL_Q and worst.q_accept < worst.p_accept
+    if rejected:
         reason += " A proposal inside it that is accepted more often helps most; a larger budget is the next best"
     else:
         reason += " Give the loops a larger budget"
     M, R = _larger(seen.budget)
     yield _step("corrections", reason, _call(seen, budget=f"ars.Budget(M={M}, R={R})"), f"--budget M={M},R={R}")
+    if rejected and seen.proposer == "network" and not _proposals_at_fault(seen):
+        reason = f'refinement trains on accepted draws, so that loop "{worst.address}" rejects fewer proposals'
+        yield _step("refine", reason, _call(seen, refine="True"), "--refine")
 
 
 def _larger(budget: Budget | ChosenBudget | None) -> tuple[int, int]:
