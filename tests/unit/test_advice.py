@@ -108,6 +108,37 @@ def test_patience_is_the_alternative_where_the_tail_is_light() -> None:
     assert "1,500,000 are enough" in advise(seen)[1].reason
 
 
+def test_k_is_large_only_because_the_run_is_short() -> None:
+    """Uniform weights for one trace in 15, tiny ones elsewhere: the tail of 42 weights reaches into the tiny ones."""
+    rng = np.random.default_rng(12)
+
+    def run(n: int) -> Posterior:
+        x = rng.normal(size=n)
+        hit = rng.random(n) < 1 / 15
+        weights = np.where(hit, np.log(rng.uniform(0.5, 1.0, n)), -3.0 - 8.0 * rng.exponential(size=n))
+        traces = [Trace(i, float(weights[i]), samples=[Sample(0, float(x[i]))]) for i in range(n)]
+        return run_of(traces, [latent(0, "x")], proposed=False)
+
+    short = run(200)
+    assert 10 < short.ess() < 20 and short.pareto_k() > 0.7 and seen_of(short).inner_k < 0.5
+    assert [step.kind for step in short.advice()] == ["traces"]
+    assert "their own k is" in short.advice()[0].reason
+    assert run(int(short.advice()[0].command_line.removeprefix("--traces "))).advice() == ()
+
+
+@pytest.mark.parametrize("k", [0.9, 1.2, 2.0])
+def test_a_heavy_tail_is_not_taken_for_a_short_run(k: float) -> None:
+    rng = np.random.default_rng(13)
+    wrong = 0
+    for _ in range(40):
+        log_weights = k * rng.exponential(size=300)  # Pareto weights of shape k
+        seen = Seen(300, ess(log_weights), pareto_k(log_weights))
+        if seen.ess >= 10 and seen.pareto_k >= 0.7:
+            share = min(seen.ess / seen.pareto_k.tail, 1.0)
+            wrong += kinds(replace(seen, inner_k=pareto_k(log_weights, tail_share=share))) == ["traces"]
+    assert wrong <= 4
+
+
 def test_corrections_are_the_problem() -> None:
     seen = replace(
         GOOD, ess=30.0, pareto_k=HEAVY, correction_noise=0.95, loops=(LOOP,), budget=Budget(M=1, N=10), proposer="hand"
@@ -350,7 +381,7 @@ def test_draws_that_are_not_recorded_are_recognised() -> None:
     post = noisy(3000, 2.5)
     seen = seen_of(post)
     assert seen.noise.variance == pytest.approx(2.5**2, rel=0.25) and seen.noise.share > 0.8
-    assert [step.kind for step in post.advice()] == ["nuisance"]
+    assert [step.kind for step in post.advice()] in (["nuisance"], ["nuisance", "traces"]), "proposals are not to blame"
     assert "ars_draw" in post.summary()
     assert math.isnan(seen_of(noisy(3000, 2.5, latents=9)).noise.variance), "too many latents to tell"
 

@@ -26,6 +26,7 @@ PAGE: Final = "docs/when-k-is-too-large.md"
 ENOUGH: Final = 100.0  # effective traces, above which nothing is advised if the tail is light
 _WORTHWHILE: Final = 2.0  # factor in effective traces that makes a step worth its while
 _AFFORDABLE: Final = 10.0  # factor in traces up to which more of them are the first thing to try
+_PATIENCE: Final = 20.0  # the same where k is too large only because the run is short
 _SMALL_Q: Final = 0.1  # acceptance under the proposal that calls for better proposals rather than a larger budget
 _FAILED: Final = 0.05  # share of failed traces that is worth a word
 _EXCLUDED: Final = 0.5  # the same of traces with likelihood 0
@@ -148,7 +149,13 @@ _NOT_LATENTS: Final = frozenset({"log likelihood", "corrections", "other latents
 
 def _hard(seen: Seen) -> bool:
     """Whether more traces alone will not do."""
-    return seen.ess == 0.0 or seen.pareto_k >= 0.7 or ENOUGH / seen.ess > _AFFORDABLE
+    return seen.ess == 0.0 or (seen.pareto_k >= 0.7 and not _short(seen)) or ENOUGH / seen.ess > _AFFORDABLE
+
+
+def _short(seen: Seen) -> bool:
+    """Whether k is large because the run is short: its tail is a fixed share of the traces, and reaches down to weights
+    that do not count if few do. The tail of those that do count is light, then."""
+    return seen.pareto_k >= 0.7 and seen.inner_k < 0.5 and _needed(seen) <= _PATIENCE * seen.traces
 
 
 def _corrections_at_fault(seen: Seen) -> bool:
@@ -177,7 +184,8 @@ def _needed(seen: Seen) -> int:
     """Traces that are likely to be enough: effective ones grow in proportion, and k becomes reliable with
     10^(1/(1 - k)) traces (Vehtari et al. 2024). k is an estimate, so a fifth more."""
     k = max(float(seen.pareto_k), 0.0) if not seen.pareto_k.unknown else 0.0
-    least = 10.0 ** (1.0 / (1.0 - k)) if k < 0.7 else math.inf
+    # a fitted tail of 3 sqrt(S) weights must not be longer than the effective traces are many, with room to spare
+    least = 10.0 ** (1.0 / (1.0 - k)) if k < 0.7 else 1.25 * (3.0 * seen.traces / seen.ess) ** 2
     wanted = 1.2 * max(seen.traces * ENOUGH / seen.ess, least, 25.0 if seen.pareto_k.unknown else 0.0)
     return _round_up(wanted)
 
@@ -326,7 +334,9 @@ def _traces(seen: Seen) -> Iterator[Advice]:
         return
     needed = _needed(seen)
     light = "" if seen.pareto_k.unknown else ": the tail is light"
-    if not seen.pareto_k.reliable and not seen.pareto_k.unknown:
+    if _short(seen):
+        light = f". The weights that count have a light tail: their own k is {seen.inner_k:.2f}"
+    elif not seen.pareto_k.reliable and not seen.pareto_k.unknown:
         light = f". So few traces vouch for k below {seen.pareto_k.threshold:.2f} only"
     yield _step(
         "traces",
