@@ -11,6 +11,7 @@
 #include "data.h"
 #include "fail.h"
 #include "family.h"
+#include "given.h"
 #include "loops.h"
 #include "process.h"
 #include "sites.h"
@@ -144,11 +145,12 @@ static double sample_latent(const char *name, const ars_dist *prior) {
     uint32_t instance = ars__instance_take(site_id);
     ars_dist proposal = *prior;
     if (!ars__prior_proposes(site_id)) ars__propose(site_id, instance, prior, &proposal);
-    double value = ars__dist_sample(&proposal, &ars__me.rng);
+    bool given = proposal.kind == ARS_DIST_GIVEN && ars__given_take(prior, &proposal);
+    double value = given ? proposal.a[0] : ars__dist_sample(&proposal, &ars__me.rng);
     bool is_prior = proposal.kind == prior->kind && memcmp(&proposal, prior, sizeof proposal) == 0;
     /* A continuation keeps the ratio only, and where the prior proposes that is 1 whatever the density. */
     double log_p = is_prior && ars__continuing() ? 0 : ars__dist_log_density(prior, value);
-    double log_q = is_prior ? log_p : ars__dist_log_density(&proposal, value);
+    double log_q = is_prior ? log_p : given ? 0 : ars__dist_log_density(&proposal, value);
     if (!isfinite(value) || !isfinite(log_q) || isnan(log_p))
         ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.80s\"): the draw is %g with log p = %g and log q = %g", name, value,
                   log_p, log_q);

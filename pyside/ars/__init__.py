@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 from ars import distributions
 from ars.budget import AutoBudget, Budget, ChosenBudget, Costs
-from ars.config import NetworkConfig, TrainingConfig
+from ars.config import NetworkConfig, RefineConfig, TrainingConfig
 from ars.distributions import *  # noqa: F403  # its __all__ is the list of distributions
 from ars.errors import (
     ArsError,
     ArsWarning,
     BatchError,
     BiasWarning,
+    ChainError,
     CheckpointError,
     ContinuationWarning,
     EmbeddingError,
@@ -27,6 +28,7 @@ from ars.errors import (
     PoolFullError,
     ProposalError,
     ProtocolError,
+    RefinementWarning,
     ReplayWarning,
     RunInterrupted,
     ShardError,
@@ -38,6 +40,7 @@ from ars.errors import (
     WeightError,
 )
 from ars.failures import Failure, Failures
+from ars.mcmc.chains import Chains
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.proposal_draws import ProposalDraws
 from ars.proposers import Drawn
@@ -57,6 +60,8 @@ __all__ = [
     "BatchError",
     "BiasWarning",
     "Budget",
+    "ChainError",
+    "Chains",
     "CheckpointError",
     "ChosenBudget",
     "ContinuationWarning",
@@ -83,6 +88,8 @@ __all__ = [
     "ProposalDraws",
     "ProposalError",
     "ProtocolError",
+    "RefineConfig",
+    "RefinementWarning",
     "ReplayWarning",
     "RunInfo",
     "RunInterrupted",

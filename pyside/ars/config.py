@@ -16,6 +16,7 @@ from ars.arguments import LARGEST_SEED, MOST_TRACES, choice, integer
 __all__ = [
     "CHECKPOINT_EVERY",
     "NetworkConfig",
+    "RefineConfig",
     "Setting",
     "TrainingConfig",
     "chosen",
@@ -28,7 +29,7 @@ _LARGEST_COUNT: Final = 2**31
 _LARGEST_LAYER: Final = 65536
 _BEFORE: Final = {"series": "flat"}  # networks of versions that did not have these fields
 
-_Config = TypeVar("_Config", "NetworkConfig", "TrainingConfig")
+_Config = TypeVar("_Config", "NetworkConfig", "TrainingConfig", "RefineConfig")
 
 
 # ---- what a field may be ---------------------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ def _default(config: NetworkConfig | TrainingConfig, name: str) -> Any:
     return setting_of(type(config), name)[1]
 
 
-def _check(config: NetworkConfig | TrainingConfig) -> None:
+def _check(config: NetworkConfig | TrainingConfig | RefineConfig) -> None:
     for field in fields(config):
         value = field.metadata["setting"].checked(field.name, getattr(config, field.name))
         object.__setattr__(config, field.name, value)
@@ -287,3 +288,73 @@ class NetworkConfig:
         if unknown := sorted(set(values) - known):
             raise ValueError(f"the network's settings have {', '.join(unknown)}, which this version does not know")
         return cls(**{**_BEFORE, **values})
+
+
+# ---- refinement ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RefineConfig:
+    """Settings of a refinement, for ``Network.refine`` and ``Simulator.posterior(refine=..., adapt=...)``.
+
+    Parameters
+    ----------
+    rounds : int
+        Largest number of rounds (default: 12). Each draws traces, then trains on those of all rounds.
+    traces : int
+        Traces that one round draws (default: 10,000).
+    most : int
+        While fewer than ``effective`` of a round's traces are effective, it draws again, up to so many times in all
+        (default: 8). Few traces count in the first rounds, and training on few makes a network learn them by heart.
+    steps : int
+        Largest number of steps of the optimizer per round (default: 400).
+    batch_size : int
+        Traces per step (default: 256).
+    lr : float
+        Largest learning rate (default: 0.001). It falls along a cosine within each round.
+    effective : int
+        Effective traces that each round should draw, and that a training needs at least (default: 1,000). Where the
+        pool has fewer, its weights are raised to a power below 1 that gives as many.
+    prior_share : float
+        Share of the loss, 0 to 0.9, of prior traces with their own simulated data (default: 0.2).
+    defensive : float
+        Share of the prior in each proposal of the refined network, 1e-6 to 0.5 (default: 0.002). A trace of k draws
+        loses about k times this share of its effective traces.
+    enough : float
+        Stop as soon as this share of fresh traces is effective, 0 to 1 (default: 0.9).
+    patience : int
+        Stop after so many rounds without a better one (default: 4).
+    M, R : int
+        Continuations per loop entry in the rounds: runs under p, and accepted runs under q (default: 10 and 1). Once
+        nine of ten first tries are accepted, rounds use R = 0.
+    seed : int or None
+        0 to 2**64 - 1; the same seed gives the same network (default: None, random).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not of its type, or out of range. The message names the field.
+
+    Examples
+    --------
+    >>> RefineConfig(rounds=6).traces
+    10000
+    """
+
+    rounds: int = _count(12, "largest number of rounds", most=64)
+    traces: int = _count(10_000, "traces that one round draws", 100, MOST_TRACES)
+    most: int = _count(8, "a round with few effective traces draws up to so many times", most=1000)
+    steps: int = _count(400, "largest number of optimizer steps per round")
+    batch_size: int = _count(256, "traces per step of the optimizer", most=2**20)
+    lr: float = _field(1e-3, Setting("largest learning rate", whole=False))
+    effective: int = _count(1000, "effective traces per round; fewer are tempered")
+    prior_share: float = _field(0.2, Setting("share of the loss of prior traces", 0, 0.9, whole=False))
+    defensive: float = _field(0.002, Setting("share of the prior in each refined proposal", 1e-6, 0.5, whole=False))
+    enough: float = _field(0.9, Setting("stop when this share of the traces is effective", 0, 1, whole=False))
+    patience: int = _count(4, "stop after N rounds without a better one")
+    M: int = _count(10, "runs under p per loop entry, in the rounds")
+    R: int = _count(1, "accepted runs under q per loop entry, in the rounds", 0)
+    seed: int | None = _field(None, Setting("random seed", most=LARGEST_SEED, none="random"))
+
+    def __post_init__(self) -> None:
+        _check(self)

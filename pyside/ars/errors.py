@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ars.failures import Failure
+    from ars.mcmc.chains import Chains
     from ars.posterior import Posterior, Traces
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "ArsWarning",
     "BatchError",
     "BiasWarning",
+    "ChainError",
     "CheckpointError",
     "EmbeddingError",
     "FewTracesWarning",
@@ -29,6 +31,7 @@ __all__ = [
     "PoolFullError",
     "ProposalError",
     "ProtocolError",
+    "RefinementWarning",
     "RunInterrupted",
     "ShardError",
     "SimulatorError",
@@ -46,7 +49,7 @@ class ArsError(Exception):
     ``partial`` holds whatever the run had finished when the error came, or None if there was no run.
     """
 
-    partial: Posterior | Traces | None = None
+    partial: Posterior | Traces | Chains | None = None
 
 
 class LaunchError(ArsError):
@@ -103,6 +106,10 @@ class WeightError(ArsError, ValueError):
     """This run cannot give the weights that were asked for."""
 
 
+class ChainError(ArsError):
+    """Markov chains cannot begin: no draw could have given the data, or a block names no latent."""
+
+
 class EmbeddingError(ArsError):
     """An embedding given by the user does not do what it must."""
 
@@ -134,7 +141,7 @@ class ShardError(StorageError):
 class RunInterrupted(KeyboardInterrupt):
     """Ctrl-C during a run. ``partial`` holds every trace that had finished; the simulator can be used again."""
 
-    partial: Posterior | Traces | None = None
+    partial: Posterior | Traces | Chains | None = None
 
 
 class ArsWarning(UserWarning):
@@ -150,7 +157,11 @@ class ObservationWarning(ArsWarning):
 
 
 class NetworkWarning(ArsWarning):
-    """A network does not know some of the latents, and the prior proposed them."""
+    """A network does not know some of the latents, and the prior proposed them; or it is not meant for this use."""
+
+
+class RefinementWarning(NetworkWarning):
+    """A refinement ended early or found nothing better, or a refined network is used for other data."""
 
 
 class BiasWarning(ArsWarning):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -328,7 +329,8 @@ def test_scales_are_learnt_in_training_then_fixed() -> None:
 
 def test_observations_of_every_shape() -> None:
     shapes = {"image": (20, 20), "number": (), "spectrum": (100,), "small": (3, 4), "mine": (5,)}
-    network = ProposalNetwork(SMALL, all_kinds(), shapes, {"mine": torch.nn.Linear(5, 8)})
+    flat_series = dataclasses.replace(SMALL, series="flat")
+    network = ProposalNetwork(flat_series, all_kinds(), shapes, {"mine": torch.nn.Linear(5, 8)})
     assert network.observer.image_names == ("image",)
     assert network.custom_embeddings == ("mine",)
     data = {name: torch.randn((4, *shape)) for name, shape in shapes.items()}

@@ -333,7 +333,7 @@ def test_the_serving_step_is_the_networks_own(network: ProposalNetwork) -> None:
 
 def test_the_serving_step_is_the_networks_own_without_any_category() -> None:
     """Every value is then embedded as "not a category", which is trained as well."""
-    small = ProposalNetwork(SIZES, Vocabulary([SiteSpec("s1", DistKind.NORMAL, 2)]), {"y": (2,)}, seed=1)
+    small = ProposalNetwork(SIZES, Vocabulary([SiteSpec("s1", DistKind.NORMAL, 2)]), SHAPES, seed=1)
     with torch.no_grad():
         for parameter in small.parameters():
             parameter.add_(0.15 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)))

@@ -38,6 +38,13 @@ _NO_MATTER = {
     "--seconds",
     "--phases",
     "--costs",
+    "--check-data",  # looks at the data only
+    "--refine",  # these make the network that the advice names
+    "--refine-rounds",
+    "--refine-traces",
+    "--refine-steps",
+    "--refined-out",
+    "--adapt",
 }
 
 

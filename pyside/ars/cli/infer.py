@@ -31,6 +31,7 @@ from ars.cli.options import (
     not_negative,
     open_simulator,
 )
+from ars.cli.refine_words import add_refinement, refinement_of
 from ars.inference.options import PosteriorOptions
 from ars.store.saved import SUFFIXES, check_netcdf
 
@@ -80,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_continuations(parser)
     add_limits(parser)
     add_listen(parser)
+    add_refinement(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     group = parser.add_argument_group("what is printed and required")
     group.add_argument(
@@ -114,7 +116,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
+def add_data(parser: argparse.ArgumentParser, *, in_loops: bool = True) -> None:
     """What is observed, and what proposes."""
     parser.add_argument("--network", type=Path, metavar="FILE", help="from ars train; without it the prior proposes")
     parser.add_argument(
@@ -131,11 +133,12 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="data: .json, name -> numbers, or .npz; null in a .json list and NaN mean not observed",
     )
-    parser.add_argument(
-        "--in-loops",
-        choices=get_args(InLoops),
-        help=f"who proposes in loops (default: {PosteriorOptions.in_loops})",
-    )
+    if in_loops:
+        parser.add_argument(
+            "--in-loops",
+            choices=get_args(InLoops),
+            help=f"who proposes in loops (default: {PosteriorOptions.in_loops})",
+        )
 
 
 def run_options(arguments: argparse.Namespace, standard: str = "auto") -> dict[str, Any]:
@@ -162,6 +165,16 @@ def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     if arguments.budget is not None and not isinstance(budget := parsed(arguments.budget), AutoBudget):
         words += words_of(budget)
     return tuple(words)
+
+
+def _replayed_with(arguments: argparse.Namespace) -> tuple[str, ...] | None:
+    """The options with which ``ars replay`` repeats a trace of this command. None: no command does, because the refined
+    network that proposed it is in no file."""
+    if not (arguments.refine or arguments.adapt):
+        return given_options(arguments)
+    if arguments.refined_out is None:
+        return None
+    return given_options(argparse.Namespace(**{**vars(arguments), "network": arguments.refined_out}))
 
 
 def _number(text: str) -> float | int:
@@ -310,9 +323,9 @@ def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posteri
 
 def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Posterior, DataCheck | None]:
     """The posterior, and the comparison of the data with prior draws if one is asked for."""
-    options = run_options(arguments)
+    options = refinement_of(arguments) | run_options(arguments)
     with open_simulator(arguments) as sim:
-        sim._runs.options = given_options(arguments)
+        sim._runs.options = _replayed_with(arguments)
         try:
             post = sim.posterior(
                 data,

@@ -29,8 +29,10 @@ def infer(
     progress: Progress,
     *,
     estimates_the_prior: bool = False,
+    quiet: bool = False,
 ) -> Posterior:
-    """Runs what was asked for. Without a seed: that of the folder to resume, or a random one."""
+    """Runs what was asked for. Without a seed: that of the folder to resume, or a random one. ``quiet``: the result
+    is one step of something else, which warns in its own words."""
     if seed is None and asked.resume is not None:
         seed = resumed_seed(asked.resume)
     warn_of_nothing_observed(asked.data)
@@ -49,6 +51,7 @@ def infer(
             progress=progress,
             lease=lease,
             stack=stack,
+            quiet=quiet,
         )
         return posterior_of(job)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "draws_tree",
     "library_version",
+    "netcdf_name",
     "table",
     "titles",
     "to_dataframe",
@@ -153,7 +154,7 @@ _LONGEST = 200  # characters of a name; netCDF takes 256 bytes, and dimensions a
 _DIMENSIONS = ("chain", "draw", "trace", "log_weight")  # names that a tree uses itself
 
 
-def _plain(name: str) -> str:
+def netcdf_name(name: str) -> str:
     """A name that netCDF and xarray take: slashes become dots, and of a very long address the end remains."""
     plain = _NOT_IN_NETCDF.sub(".", name).encode("utf-8", "replace").decode()[-_LONGEST:].strip()
     return plain if plain.strip(".") else f"site{plain}"
@@ -167,7 +168,7 @@ class _Variable(NamedTuple):
 
 
 def _variables(post: Traces, taken: Collection[str]) -> Iterator[_Variable]:
-    names = unique_names(post.sites, taken, _plain)
+    names = unique_names(post.sites, taken, netcdf_name)
     used = {*names, *taken}
     blocks = Blocks(post.columns, many=True)
     for name, site in names.items():
@@ -204,7 +205,7 @@ def _drawn(post: Posterior, log_weights: Floats, draws: int | None, seed: int) -
 def _observed(post: Traces) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for name, given in post.observed.items():
-        plain = _plain(name)
+        plain = netcdf_name(name)
         while plain in data:
             plain += "_"
         data[plain] = (tuple(f"{plain}_dim_{i}" for i in range(given.ndim)), given, {"address": name})

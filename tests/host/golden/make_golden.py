@@ -20,7 +20,7 @@ VERSION = 4
 POSTERIOR, PROPOSE_PRIOR, LOOPS_PRIOR, ESTIMATE, RECORD_PRIORS, RECORD_REJECTED, ASK_AHEAD = 1, 2, 4, 8, 16, 32, 64
 REWIND, CHECK, PILOT = 128, 256, 512
 SAMPLE, OBSERVE, RESULT, LOOP = 1, 2, 3, 4
-UNIFORM, NORMAL, CATEGORICAL, TRUNCATED_NORMAL, SCALED_BETA, MIXTURE, PRIOR = 1, 2, 4, 12, 13, 14, 15
+UNIFORM, NORMAL, CATEGORICAL, TRUNCATED_NORMAL, SCALED_BETA, MIXTURE, PRIOR, GIVEN = 1, 2, 4, 12, 13, 14, 15, 16
 NO_SITE = 0x7FFFFFFF
 NAN, INF = float("nan"), float("inf")
 
@@ -280,6 +280,7 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
                 reply(20, dist(PRIOR), flags=1),
                 reply(21, dist(TRUNCATED_NORMAL, 0.0, 1.0, 0.0, INF)),
                 reply(22, dist(CATEGORICAL, 0.25, 0.25, 0.5)),
+                reply(23, dist(GIVEN, -0.5)),
             )
         ],
     )
@@ -435,6 +436,10 @@ def broken_replies() -> Iterator[tuple[str, str, bytes]]:
     yield "replies_unknown_flag", "an unknown flag", replies(reply(1, normal, flags=2))
     yield "replies_always_prior_normal", "ALWAYS_PRIOR with a Normal", replies(reply(1, normal, flags=1))
     yield "replies_prior_with_parameters", "PRIOR with a parameter", replies(reply(1, dist(PRIOR, 1.0)))
+    yield "replies_given_infinite", "a given value is infinite", replies(reply(1, dist(GIVEN, INF)))
+    yield "replies_given_nothing", "a Given without a value", replies(reply(1, dist(GIVEN)))
+    of_given = [1.0, GIVEN, 0.5, 0.0, 0.0, 0.0]
+    yield "replies_mixture_of_given", "a given value in a mixture", replies(reply(1, dist(MIXTURE, *of_given)))
     yield "replies_mixture_ragged", "a mixture of 7 numbers", replies(reply(1, dist(MIXTURE, *component, 0.0)))
     yield "replies_mixture_empty", "a mixture of no components", replies(reply(1, dist(MIXTURE)))
     yield "replies_mixture_too_large", "65 components", replies(reply(1, dist(MIXTURE, *(component * 65))))
