@@ -156,6 +156,15 @@ def test_data_of_the_simulator_raise_no_alarm_and_others_do(start: Callable[[str
         sim.check_data({"y": 0.0}, traces=100, seed=9)
 
 
+def test_a_check_skips_what_was_not_observed(start: Callable[[str], ars.Simulator]) -> None:
+    sim = start("series")
+    series = np.array([0.0, np.nan, 0.2, 0.3, np.nan, 0.5])
+    found = sim.check_data({"series": series, "y": 0.0}, seed=9)
+    assert not found.alarm and (found.compared, found.skipped) == (5, 2)
+    series[2] = 40.0
+    assert [each.label for each in sim.check_data({"series": series, "y": 0.0}, seed=9).stands_out] == ["series[2]"]
+
+
 def test_a_check_changes_no_other_run(start: Callable[[str], ars.Simulator]) -> None:
     sim = start("series")
     data = {"series": np.zeros(6), "y": 0.0}

@@ -108,6 +108,37 @@ def test_patience_is_the_alternative_where_the_tail_is_light() -> None:
     assert "1,500,000 are enough" in advise(seen)[1].reason
 
 
+def test_k_is_large_only_because_the_run_is_short() -> None:
+    """Uniform weights for one trace in 15, tiny ones elsewhere: the tail of 42 weights reaches into the tiny ones."""
+    rng = np.random.default_rng(12)
+
+    def run(n: int) -> Posterior:
+        x = rng.normal(size=n)
+        hit = rng.random(n) < 1 / 15
+        weights = np.where(hit, np.log(rng.uniform(0.5, 1.0, n)), -3.0 - 8.0 * rng.exponential(size=n))
+        traces = [Trace(i, float(weights[i]), samples=[Sample(0, float(x[i]))]) for i in range(n)]
+        return run_of(traces, [latent(0, "x")], proposed=False)
+
+    short = run(200)
+    assert 10 < short.ess() < 20 and short.pareto_k() > 0.7 and seen_of(short).inner_k < 0.5
+    assert [step.kind for step in short.advice()] == ["traces"]
+    assert "their own k is" in short.advice()[0].reason
+    assert run(int(short.advice()[0].command_line.removeprefix("--traces "))).advice() == ()
+
+
+@pytest.mark.parametrize("k", [0.9, 1.2, 2.0])
+def test_a_heavy_tail_is_not_taken_for_a_short_run(k: float) -> None:
+    rng = np.random.default_rng(13)
+    wrong = 0
+    for _ in range(40):
+        log_weights = k * rng.exponential(size=300)  # Pareto weights of shape k
+        seen = Seen(300, ess(log_weights), pareto_k(log_weights))
+        if seen.ess >= 10 and seen.pareto_k >= 0.7:
+            share = min(seen.ess / seen.pareto_k.tail, 1.0)
+            wrong += kinds(replace(seen, inner_k=pareto_k(log_weights, tail_share=share))) == ["traces"]
+    assert wrong <= 4
+
+
 def test_corrections_are_the_problem() -> None:
     seen = replace(
         GOOD, ess=30.0, pareto_k=HEAVY, correction_noise=0.95, loops=(LOOP,), budget=Budget(M=1, N=10), proposer="hand"
@@ -121,6 +152,7 @@ def test_corrections_are_the_problem() -> None:
     )
     assert "accepted more often" in step.reason
     assert "budget=ars.Budget(M=2, R=4)" in step.python and step.command_line == "--budget M=2,R=4"
+    assert kinds(replace(seen, proposer="network")) == ["corrections", "refine"], "a network can learn to be accepted"
     # a heavy tail before corrections is the proposals' doing
     assert kinds(replace(seen, uncorrected_k=HEAVY))[:2] == ["corrections", "adapt"]
     assert "corrections" not in kinds(replace(seen, correction_noise=0.1, uncorrected_k=HEAVY))
@@ -184,6 +216,18 @@ def test_failures_and_impossible_data() -> None:
     assert kinds(replace(BAD, failed_share=0.3))[0] == "failures"
     nothing = replace(BAD, ess=0.0, pareto_k=ParetoK(math.nan, reason="every weight is 0"), impossible=("y",))
     assert kinds(nothing) == ["data"] and '"y" is 0 in every trace' in first(nothing).reason
+
+
+def test_traces_with_likelihood_0_are_counted() -> None:
+    """As of a detector that sees one trace in ten."""
+    n = 400
+    traces = [Trace(i, 0.0 if i % 10 == 0 else -math.inf, samples=[Sample(0, i / n)]) for i in range(n)]
+    traces[3].failure = 1
+    post = run_of(traces, [latent(0, "x")], proposed=False)
+    seen = seen_of(post)
+    assert seen.excluded_share == pytest.approx(359 / 400) and seen.failed_share == pytest.approx(1 / 400)
+    assert seen.zero_share == pytest.approx(0.9)
+    assert "40.0 of 400 traces are effective (90% have likelihood 0)" in post.advice()[0].reason
 
 
 def test_data_that_are_unlike_the_draws() -> None:
@@ -337,7 +381,7 @@ def test_draws_that_are_not_recorded_are_recognised() -> None:
     post = noisy(3000, 2.5)
     seen = seen_of(post)
     assert seen.noise.variance == pytest.approx(2.5**2, rel=0.25) and seen.noise.share > 0.8
-    assert [step.kind for step in post.advice()] == ["nuisance"]
+    assert [step.kind for step in post.advice()] in (["nuisance"], ["nuisance", "traces"]), "proposals are not to blame"
     assert "ars_draw" in post.summary()
     assert math.isnan(seen_of(noisy(3000, 2.5, latents=9)).noise.variance), "too many latents to tell"
 

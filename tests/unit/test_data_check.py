@@ -133,6 +133,20 @@ def test_draws_that_lack_a_number_do_not_count_for_it() -> None:
     assert [each.label for each in check_data(data, drawn).stands_out] == ["series[5]"]
 
 
+def test_a_number_that_few_draws_have() -> None:
+    """None of the reference, and infinite draws count as missing: no reason to stumble. None at all: an error."""
+    drawn = chain(np.random.default_rng(13), 1000)
+    drawn["series"][:900, 5] = np.nan
+    drawn["series"][901:, 5] = np.inf
+    found = check_data({"series": np.zeros(6) + 0.1}, drawn)
+    assert found.scores["alone"] < 0.01, "one draw in a thousand has a sixth number"
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert check_data({"series": np.zeros(5) + 0.1}, drawn).scores["alone"] > 0.5
+    drawn["series"][900, 5] = np.nan
+    with pytest.raises(ValueError, match=r"no draw has a finite series\[5\]"):
+        check_data({"series": np.zeros(6)}, drawn)
+
+
 def test_wrong_input_is_named() -> None:
     drawn = chain(np.random.default_rng(9), 1000)
     with pytest.raises(ValueError, match=r'no "third".*it observed "first", "second", "series"'):

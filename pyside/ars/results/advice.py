@@ -26,8 +26,10 @@ PAGE: Final = "docs/when-k-is-too-large.md"
 ENOUGH: Final = 100.0  # effective traces, above which nothing is advised if the tail is light
 _WORTHWHILE: Final = 2.0  # factor in effective traces that makes a step worth its while
 _AFFORDABLE: Final = 10.0  # factor in traces up to which more of them are the first thing to try
+_PATIENCE: Final = 20.0  # the same where k is too large only because the run is short
 _SMALL_Q: Final = 0.1  # acceptance under the proposal that calls for better proposals rather than a larger budget
 _FAILED: Final = 0.05  # share of failed traces that is worth a word
+_EXCLUDED: Final = 0.5  # the same of traces with likelihood 0
 _FEW: Final = 5.0  # effective traces, below which the weights cannot predict how other proposals would do
 _NOISE_SHARE: Final = 0.4  # of the log likelihood's variance: far more than smooth functions of latents look like
 _SHOWN: Final = 3
@@ -127,7 +129,8 @@ def _tail(seen: Seen) -> str:
 
 
 def _effective(seen: Seen) -> str:
-    return f"{shown_ess(seen.ess)} of {seen.traces:,} traces are effective"
+    lost = f" ({seen.excluded_share:.0%} have likelihood 0)" if seen.excluded_share >= _EXCLUDED else ""
+    return f"{shown_ess(seen.ess)} of {seen.traces:,} traces are effective{lost}"
 
 
 def _causes(seen: Seen) -> str:
@@ -146,7 +149,13 @@ _NOT_LATENTS: Final = frozenset({"log likelihood", "corrections", "other latents
 
 def _hard(seen: Seen) -> bool:
     """Whether more traces alone will not do."""
-    return seen.ess == 0.0 or seen.pareto_k >= 0.7 or ENOUGH / seen.ess > _AFFORDABLE
+    return seen.ess == 0.0 or (seen.pareto_k >= 0.7 and not _short(seen)) or ENOUGH / seen.ess > _AFFORDABLE
+
+
+def _short(seen: Seen) -> bool:
+    """Whether k is large because the run is short: its tail is a fixed share of the traces, and reaches down to weights
+    that do not count if few do. The tail of those that do count is light, then."""
+    return seen.pareto_k >= 0.7 and seen.inner_k < 0.5 and _needed(seen) <= _PATIENCE * seen.traces
 
 
 def _corrections_at_fault(seen: Seen) -> bool:
@@ -175,7 +184,8 @@ def _needed(seen: Seen) -> int:
     """Traces that are likely to be enough: effective ones grow in proportion, and k becomes reliable with
     10^(1/(1 - k)) traces (Vehtari et al. 2024). k is an estimate, so a fifth more."""
     k = max(float(seen.pareto_k), 0.0) if not seen.pareto_k.unknown else 0.0
-    least = 10.0 ** (1.0 / (1.0 - k)) if k < 0.7 else math.inf
+    # a fitted tail of 3 sqrt(S) weights must not be longer than the effective traces are many, with room to spare
+    least = 10.0 ** (1.0 / (1.0 - k)) if k < 0.7 else 1.25 * (3.0 * seen.traces / seen.ess) ** 2
     wanted = 1.2 * max(seen.traces * ENOUGH / seen.ess, least, 25.0 if seen.pareto_k.unknown else 0.0)
     return _round_up(wanted)
 
@@ -219,12 +229,16 @@ def _corrections(seen: Seen) -> Iterator[Advice]:
         f'{shown_ess(seen.ess)}. Loop "{worst.address}" accepts a share of {worst.q_accept:.2g} of its tries under the '
         f"proposal, {worst.p_accept:.2g} under the prior."
     )
-    if worst.q_accept < _SMALL_Q and worst.q_accept < worst.p_accept:
+    rejected = worst.q_accept < _SMALL_Q and worst.q_accept < worst.p_accept
+    if rejected:
         reason += " A proposal inside it that is accepted more often helps most; a larger budget is the next best"
     else:
         reason += " Give the loops a larger budget"
     M, R = _larger(seen.budget)
     yield _step("corrections", reason, _call(seen, budget=f"ars.Budget(M={M}, R={R})"), f"--budget M={M},R={R}")
+    if rejected and seen.proposer == "network" and not _proposals_at_fault(seen):
+        reason = f'refinement trains on accepted draws, so that loop "{worst.address}" rejects fewer proposals'
+        yield _step("refine", reason, _call(seen, refine="True"), "--refine")
 
 
 def _larger(budget: Budget | ChosenBudget | None) -> tuple[int, int]:
@@ -320,7 +334,9 @@ def _traces(seen: Seen) -> Iterator[Advice]:
         return
     needed = _needed(seen)
     light = "" if seen.pareto_k.unknown else ": the tail is light"
-    if not seen.pareto_k.reliable and not seen.pareto_k.unknown:
+    if _short(seen):
+        light = f". The weights that count have a light tail: their own k is {seen.inner_k:.2f}"
+    elif not seen.pareto_k.reliable and not seen.pareto_k.unknown:
         light = f". So few traces vouch for k below {seen.pareto_k.threshold:.2f} only"
     yield _step(
         "traces",

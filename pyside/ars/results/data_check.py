@@ -153,6 +153,8 @@ class _Margin:
     def _fit(self, side: int) -> tuple[float, float, float] | None:
         """Where the tail of this side begins, and its shape and scale; None if it has too few different values."""
         ordered = self._sorted if side == 1 else -self._sorted[::-1]
+        if len(ordered) <= _LEAST_TAIL:
+            return None
         start = ordered[len(ordered) - 1 - max(math.ceil(_TAIL * len(ordered)), _LEAST_TAIL)]
         excess = ordered[ordered > start] - start
         if len(excess) < _LEAST_TAIL or excess[0] == excess[-1]:
@@ -334,9 +336,16 @@ def check_data(
     labels = [(name, index) for name, given in data.items() for index in np.ndindex(given.shape)]
     values = np.concatenate([given.ravel() for given in data.values()]) if data else np.empty(0)
     simulated = np.hstack([_columns(name, given, draws[name]) for name, given in data.items()]) if data else values
+    simulated = np.where(np.isfinite(simulated), simulated, np.nan)
     used = ~np.isnan(values)
     if not used.any():
         raise ValueError("nothing in the data was observed: there is nothing to check")
+    absent = used & np.isnan(simulated).all(axis=0)
+    if absent.any():
+        name, index = labels[int(np.argmax(absent))]
+        raise ValueError(
+            f"no draw has a finite {name}{''.join(f'[{i}]' for i in index)}: there is nothing to compare with"
+        )
     simulated = simulated[~np.isnan(simulated[:, used]).all(axis=1)]
     if len(simulated) < (least := least_draws(level)):
         raise ValueError(

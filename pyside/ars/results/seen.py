@@ -27,6 +27,7 @@ __all__ = ["LoopSeen", "Proposer", "Seen", "predicted_ess", "seen_of", "spread_s
 Proposer: TypeAlias = Literal["network", "hand", "prior"]
 
 _MOST_SITES: Final = 64  # latents whose part in the spread of the weights is computed
+_LEAST_INNER: Final = 10.0  # effective traces, below which their own tail cannot be fitted
 _MOST_CELLS: Final = 20_000_000  # numbers that this may take
 
 
@@ -50,10 +51,14 @@ class Seen:
         Effective traces of the default weights.
     pareto_k : ParetoK
         Shape of their tail.
+    inner_k : ParetoK
+        Shape of the tail of the largest weights alone, as many as are effective; NaN for fewer than 10.
     proposer : {"network", "hand", "prior"}
         Who proposed. "hand" also stands for a run that does not say.
-    zero_share, failed_share : float
-        Share of the traces with weight 0, and share that failed.
+    zero_share : float
+        Share of the traces with weight 0, whatever the reason: failures, likelihood 0, roulette or corrections.
+    failed_share, excluded_share : float
+        Share of the traces that failed, and share whose likelihood is 0.
     impossible : tuple of str
         Observations whose likelihood is 0 in every trace.
     uncorrected_ess : float
@@ -91,9 +96,11 @@ class Seen:
     traces: int
     ess: float
     pareto_k: ParetoK
+    inner_k: ParetoK = ParetoK(math.nan)  # noqa: RUF009  # a number
     proposer: Proposer = "hand"
     zero_share: float = 0.0
     failed_share: float = 0.0
+    excluded_share: float = 0.0
     impossible: tuple[str, ...] = ()
     uncorrected_ess: float = math.nan
     uncorrected_k: ParetoK = ParetoK(math.nan)  # noqa: RUF009  # a number
@@ -280,15 +287,17 @@ def seen_of(post: Posterior) -> Seen:
         If the run has no default weights.
     """
     log_weights, uncorrected = post.log_weights(), log_weight_biased(post.columns)
-    proposer = _proposer(post)
-    failed = post.failures.total
+    proposer, effective, tail = _proposer(post), ess(log_weights), pareto_k(log_weights)
+    failed, complete = post.failures.total, post.columns.traces["failure"] == 0
     seen = Seen(
         traces=len(post),
-        ess=ess(log_weights),
-        pareto_k=pareto_k(log_weights),
+        ess=effective,
+        pareto_k=tail,
+        inner_k=_inner_k(log_weights, effective, tail),
         proposer=proposer,
         zero_share=zero_share(log_weights),
-        failed_share=failed / max(failed + int(np.count_nonzero(post.columns.traces["failure"] == 0)), 1),
+        failed_share=failed / max(failed + int(np.count_nonzero(complete)), 1),
+        excluded_share=float(np.mean(complete & (uncorrected == -np.inf))),
         impossible=tuple(impossible_observations(post.columns, post.sites)),
         uncorrected_ess=ess(uncorrected),
         uncorrected_k=pareto_k(uncorrected),
@@ -300,6 +309,12 @@ def seen_of(post: Posterior) -> Seen:
         refined=post.run.refined,
     )
     return seen if seen.ess == 0.0 else _more(post, seen, log_weights, uncorrected)
+
+
+def _inner_k(log_weights: Floats, effective: float, tail: ParetoK) -> ParetoK:
+    if effective < _LEAST_INNER or tail.tail < _LEAST_INNER:
+        return ParetoK(math.nan)
+    return pareto_k(log_weights, tail_share=min(effective / tail.tail, 1.0))
 
 
 def _loops(post: Posterior) -> tuple[LoopSeen, ...]:
