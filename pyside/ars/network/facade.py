@@ -264,6 +264,8 @@ class Network:
         size = sum(parameter.numel() for parameter in self.network.parameters())
         of = f" of {shlex.join(self.simulator)}" if self.simulator else ""
         trained = f", {self.history[-1].traces:,} traces" if len(self.history) else ", not trained"
+        if self.refinement is not None and self.refinement.get("improved"):
+            trained += ", refined for one observation"
         return (
             f"<Network{of}: LSTM {c.lstm_dim} x {c.lstm_depth}, {len(self.vocabulary)} sites, "
             f"{size / 1e6:.1f} M weights{trained}>"

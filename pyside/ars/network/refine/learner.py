@@ -45,7 +45,8 @@ class Fitted(NamedTuple):
 
     network: ProposalNetwork
     loss: float  # held out, weighted, of the weights that are kept
-    steps: int
+    steps: int  # made
+    best: int  # step of the weights that are kept; 0: those that it began with
 
 
 _Part = tuple[TraceBatch, Tensor]  # traces, and the weight of each in the loss
@@ -163,7 +164,7 @@ class Learner:
         own = _PriorBatches(network, prior, max(1, round(c.batch_size * c.prior_share)), rng)
         average = _Average(network)
         best, best_loss, worse = average.state(), self._held_out(average.network, pool, held, weights), 0
-        steps = 0
+        steps = kept = 0
         every = max(1, c.steps // _EVALUATIONS)
         network.train()
         for step in range(c.steps):
@@ -184,13 +185,13 @@ class Learner:
                 if math.isnan(now):
                     raise TrainingError(f"the held-out loss became {now}")
                 if now < best_loss or not len(held):
-                    best, best_loss, worse = average.state(), now, 0
+                    best, best_loss, worse, kept = average.state(), now, 0, steps
                 else:
                     worse += 1
                 if worse >= _WORSE:
                     break
         network.load_state_dict(best)
-        return Fitted(network.eval(), best_loss, steps)
+        return Fitted(network.eval(), best_loss, steps, kept)
 
     def _weighted(self, batcher: Batcher, pool: Pool, rows: Integers, weights: Floats) -> _Part:
         columns = pool.traces(rows)

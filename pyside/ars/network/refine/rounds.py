@@ -29,7 +29,7 @@ _PRIOR_ROUND: Final = -1  # its number
 _FAR: Final = 0.5  # a network whose share is less than this part of the best one's is given up
 _OFTEN: Final = 0.9  # share of first tries that are accepted, above which loops need no runs under q
 _ATTEMPTS: Final = 3  # of a training whose loss is not finite
-_SLOWEST: Final = 0.1  # of the learning rate, however often a training stopped early
+_SLOWEST: Final = 0.1  # of the learning rate, however often a training was in vain
 _SMALLER: Final = 0.2  # each with so much of the learning rate of the one before
 
 
@@ -71,6 +71,7 @@ class RoundReport(NamedTuple):
     acceptance: float = 1.0  # share of loop entries whose first try was accepted
     loss: float = math.nan  # held out, weighted, after the training
     steps: int = 0  # of the optimizer
+    best_step: int = 0  # after which the held-out loss was lowest; 0: before the first
     seconds: float = 0.0
 
 
@@ -303,12 +304,14 @@ class Rounds:
                     raise
         report = self._reports[-1]
         spent = report.seconds + time.monotonic() - began
-        return fitted.network, report._replace(exponent=exponent, loss=fitted.loss, steps=fitted.steps, seconds=spent)
+        return fitted.network, report._replace(
+            exponent=exponent, loss=fitted.loss, steps=fitted.steps, best_step=fitted.best, seconds=spent
+        )
 
     def _slower(self) -> float:
-        """Of the learning rate: half as much after every training that stopped because its held-out loss rose."""
-        early = sum(0 < report.steps < self._config.steps for report in self._reports)
-        return max(0.5**early, _SLOWEST)
+        """Of the learning rate: half as much after every training that made the held-out loss no lower."""
+        vain = sum(report.steps > 0 and report.best_step == 0 for report in self._reports)
+        return max(0.5**vain, _SLOWEST)
 
     # ---- which is best -----------------------------------------------------------------------------------------------
 
