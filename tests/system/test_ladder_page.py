@@ -28,6 +28,7 @@ def blocks(text: str, language: str) -> list[str]:
 @pytest.mark.compiler
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_torch_thread")
+@pytest.mark.filterwarnings("ignore::ars.RefinementWarning")  # of rounds with a hundredth of the traces
 def test_the_code_of_the_page_says_what_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -38,6 +39,8 @@ def test_the_code_of_the_page_says_what_the_page_says(
     code = "\n".join(blocks(PAGE, "python"))
     fewer = re.sub(r"\d+_000\b", lambda number: str(max(int(number[0]) // 100, 100)), code)
     assert "_000" not in fewer != code
+    fewer = fewer.replace("rounds=3, traces=100, steps=100)", "rounds=1, traces=100, steps=10)")
+    assert "steps=10)" in fewer
     names: dict[str, Any] = {}
     try:
         exec(compile(fewer, advice.PAGE, "exec"), names)
@@ -50,11 +53,12 @@ def test_the_code_of_the_page_says_what_the_page_says(
     assert "The data are like the 1,000 prior draws" in out and "unlike" in out and "signal = 15" in out
     assert names["check"].alarm and [each.label for each in names["check"].stands_out] == ["signal"]
     assert "Pareto-smoothed" in out and "not corrected by weights: biased" in out
+    assert names["refined"].run.refined and names["adapted"].ess() > 10 and names["chains"].mean("energy") > 0.0
     assert names["draws"]["energy"].tobytes() == names["post"]["energy"].tobytes()
 
 
 def test_the_page_names_what_there_is() -> None:
-    """Kinds of advice, options and classes that the page mentions, but for those of blocks that do not run."""
+    """Kinds of advice, options and classes that the page and the advice mention."""
     source = inspect.getsource(advice)
     kinds = set(re.findall(r'_step\(\s*"([a-z ]+)"', source))
     assert len(kinds) >= 12
@@ -64,8 +68,10 @@ def test_the_page_names_what_there_is() -> None:
     assert documented == kinds
     parser = argparse.ArgumentParser()
     infer.add_arguments(parser)
-    coming = {"--refine", "--adapt"}  # of another branch
-    assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) - coming <= set(parser._option_string_actions)
+    options = set(parser._option_string_actions)
+    assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) <= options
+    advised = set(re.findall(r'"(--[a-z][a-z-]+)', source)) | {"--refine-rounds", "--refine-traces"}
+    assert advised <= options, "the command line can take every step that it is given"
     assert set(re.findall(r"ars\.([A-Z]\w+)", PAGE)) <= set(dir(ars))
 
 

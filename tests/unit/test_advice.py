@@ -255,7 +255,9 @@ def test_lines_name_the_calls_of_the_interface() -> None:
     assert python[0].startswith("next: 1. ") and python[-1].strip().startswith("docs/when-k-is-too-large.md")
     assert any("refine=True" in line for line in python) and not any("--refine" in line for line in python)
     assert any(line.strip() == "ars infer ... --refine" for line in shell)
-    assert any("in Python: simulator.mcmc(" in line for line in shell), "a step that the command line cannot take"
+    assert any(line.strip() == "ars mcmc ... --steps 2000" for line in shell)
+    only_python = Advice("defensive", "Why.", "f()", "")
+    assert call_of(only_python, "command line") == "in Python: f()", "a step that the command line cannot take"
     assert max(map(len, [*python, *shell])) <= 100
     assert sum(line.lstrip(" next:")[:2] in ("1.", "2.", "3.", "4.") for line in python) == 3, "at most three steps"
     alone = advice_lines(steps[:1], "python")

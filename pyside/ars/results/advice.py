@@ -401,9 +401,9 @@ _TRAIN: Final = _step(
 
 
 def _mcmc(seen: Seen) -> Advice:
-    network = ", network=network" if seen.proposer == "network" else ""
+    same = {"network": ", network=network", "hand": ", proposals=proposals", "prior": ""}[seen.proposer]
     reason = "if k stays too large, sample by MCMC: it needs no weights, but chains that mix"
-    return _step("mcmc", reason, f"simulator.mcmc(observe, steps=10_000, chains=4{network})", "")
+    return _step("mcmc", reason, f"simulator.mcmc(observe, steps=2_000{same})", "ars mcmc ... --steps 2000")
 
 
 _RULES: Final[tuple[Callable[[Seen], Iterator[Advice]], ...]] = (
