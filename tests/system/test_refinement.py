@@ -358,7 +358,7 @@ def test_the_command_line(
     first = capsys.readouterr()
     assert "ESS/N" not in first.err
     assert main([*infer, *small, "--adapt", "--quiet", "--resume", str(tmp_path / "kept")]) == 0
-    assert capsys.readouterr().out == first.out
+    assert capsys.readouterr().out.splitlines()[1:] == first.out.splitlines()[1:]  # the first line has the speed
 
 
 @pytest.mark.parametrize(

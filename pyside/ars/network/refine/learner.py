@@ -113,20 +113,21 @@ class Learner:
         """The log density with which a network proposes what these traces drew; None: the prior."""
         if network is None:
             return self._log_p(pool.traces(rows))
-        batcher = self.batcher(network)
         network.eval()
 
-        @torch.no_grad()
+        @torch.no_grad()  # which is a matter of the thread
         def of(part: Integers) -> Floats:
             columns = pool.traces(part)
-            batch, _ = batcher(columns, pool.sites)
+            batch, _ = self.batcher(network)(columns, pool.sites)
             assert isinstance(batch, TraceBatch)
             log_q = network.log_probs(batch)
             counted = self._counted(batch, columns)
             return np.asarray((log_q if counted is None else log_q * counted).sum(dim=0).numpy())
 
         parts = [rows[i : i + _CHUNK] for i in range(0, len(rows), _CHUNK)]
-        return np.concatenate([of(part) for part in parts]) if parts else np.zeros(0)
+        if not parts:
+            return np.zeros(0)
+        return np.concatenate(list(map(of, parts) if self._pool is None else self._pool.map(of, parts)))
 
     def _log_p(self, columns: Columns) -> Floats:
         of = np.repeat(np.arange(len(columns.traces)), columns.traces["n_samples"])
