@@ -131,7 +131,8 @@ def order_shares(post: ars.Posterior, particles: int, method: str = "ars") -> di
     """The posterior share of every order of Mini-SHERPA's particles, with its Monte Carlo error.
 
     The order of a trace says which particle of the heaviest trace each of its own is, by the points on the calorimeter
-    that they hit. All orders are equally likely a posteriori.
+    that they hit. The orders are about equally likely a posteriori, but not exactly: the first particle leaves at an angle to
+    the mother, the second at an angle to what is left.
     """
     from ars_lab.reproduce.events import particles as momenta
     from ars_lab.reproduce.mini_sherpa import Event
