@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import json
 import math
 import os
 import warnings
@@ -383,3 +384,27 @@ def test_options_that_contradict_each_other(
         code = int(left.code or 0)
     assert code == 2
     assert message in capsys.readouterr().err
+
+
+# ---- the lab ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::ars.RefinementWarning")
+def test_the_table_for_the_results_page(
+    csim: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ars_lab.refinement import cases, main
+
+    folder = Path(csim("nested")).parent
+    words = ["--quick", "--traces", "300", "--simulators", str(folder), "--cache", str(tmp_path)]
+    assert main([*words, "--only", "nested", "--out", str(tmp_path / "rows.json")]) == 0
+    assert "| nested | prior | " in capsys.readouterr().out
+    [row] = json.loads((tmp_path / "rows.json").read_text())
+    assert abs(row["log_evidence"] - row["known"]) < 3 * row["error"]
+    known = {case.name: case.known for case in cases(quick=True)}
+    for name, case in (
+        ("nested", "nested"),
+        ("truncated_normal b", "truncated_normal-b"),
+        ("Marsaglia a", "marsaglia-0"),
+    ):
+        assert known[name] == pytest.approx(math.log(CASES[case].evidence), abs=1e-4)
