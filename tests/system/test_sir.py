@@ -32,7 +32,7 @@ def proposals() -> dict[str, object]:
 
 
 def small(csim: Callable[[str], str], **options: object) -> ars.Posterior:
-    with ars.Simulator([csim("sir"), str(len(CASES)), str(POPULATION)], workers=2) as sim:
+    with ars.Simulator([csim("sir"), str(len(CASES)), str(POPULATION)]) as sim:
         return sim.posterior({"cases": CASES}, 4000, seed=5, **options)  # type: ignore[arg-type]
 
 
@@ -91,17 +91,17 @@ def test_a_short_training_beats_the_prior(csim: Callable[[str], str]) -> None:
     pytest.importorskip("torch")
     sizes = ars.NetworkConfig(lstm_dim=24, head_hidden=32, observe_hidden=32, value_dim=16, components=4)
     losses = {}
-    with ars.Simulator([csim("sir"), "8"], workers=2) as sim:
+    with ars.Simulator([csim("sir"), "8"]) as sim:
         for series in ("auto", "flat"):
             network = sim.train(
-                4_000, batch_size=64, lr=5e-3, seed=1, network=sizes, architecture={"series": series}, threads=1
+                6_000, batch_size=64, lr=5e-3, seed=1, network=sizes, architecture={"series": series}, threads=1
             )
             losses[series] = network.history.held_out[-1]
             if series == "auto":
                 data = sim.prior(1, seed=1).observations["cases"][0]
                 post = sim.posterior({"cases": data}, 600, network=network, seed=2, budget=ars.Budget(M=1, N=10))
                 prior = sim.posterior({"cases": data}, 600, seed=2)
-    assert losses["auto"] < losses["flat"] - 0.3
+    assert losses["auto"] < losses["flat"] - 0.1
     assert post.ess() > 2 * prior.ess()
 
 
