@@ -183,6 +183,20 @@ def test_what_is_served_is_what_was_trained() -> None:
         NetworkProposer(masked_network(SHAPES, config=SMALL), data)
 
 
+def test_missing_numbers_of_a_series() -> None:
+    """A proposal reads a series element by element: what is hidden of it is a mark there too, and nothing else."""
+    config = dataclasses.replace(MASKED, series="attention")
+    network = masked_network({"y": (6,)}, config=config)
+    y = np.array([0.3, NAN, 4.0, -1.0, NAN, 0.5])
+    served = NetworkProposer(network, {"y": y})._observe({"y": y})
+    forced = network.observe({"y": torch.from_numpy(y.astype(np.float32)).reshape(1, 6)})
+    assert served.shape[1] > config.observe_dim and torch.isfinite(served).all()  # the tokens are there
+    assert torch.equal(served, forced)
+    zeros = network.observe({"y": torch.from_numpy(np.nan_to_num(y).astype(np.float32)).reshape(1, 6)})
+    tokens = slice(config.observe_dim, None)
+    assert not torch.allclose(zeros[:, tokens], forced[:, tokens])  # a 0 that was observed is another thing
+
+
 # ---- training --------------------------------------------------------------------------------------------------------
 
 
