@@ -59,6 +59,8 @@ def adapted(simulator: Simulator, data: _Data, config: RefineConfig, **options: 
     ``options``: those of ``_run``, and ``sizes``, the NetworkConfig of the network (default: ``ADAPT_NETWORK``).
     """
     sizes = options.pop("sizes", None) or ADAPT_NETWORK
+    if any(np.isnan(array).any() for array in data.values()):
+        sizes = dataclasses.replace(sizes, missing_data="masked")
     config = _seeded(config, options.get("resume"))
     assert config.seed is not None
     on_failure: OnFailure = options.get("on_failure", ON_FAILURE)

@@ -58,5 +58,5 @@ def untrained(
     if not len(batcher.vocabulary):
         raise NetworkError("the simulator has no latents that could be proposed (ars_sample)")
     network = ProposalNetwork(config, batcher.vocabulary, shapes, None, seed)
-    network.observer.learn(batch.observation)
+    network.learn_scales(batch.observation)
     return network.eval()
