@@ -67,7 +67,7 @@ fuzz: setup-test install
 	@tools/fuzz.sh
 
 docs: setup-test install build
-	$(LONG_TEST) tests/system/test_docs.py tests/system/test_readme.py tests/unit/test_project.py
+	$(LONG_TEST) tests/system/test_docs.py tests/system/test_readme.py tests/system/test_ladder_page.py tests/unit/test_project.py
 
 dist: setup-build $(VENV)/.requirements
 	@rm -rf dist

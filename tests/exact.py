@@ -662,6 +662,78 @@ def mini_sherpa_mean(momentum: npt.ArrayLike, thetas: Sequence[float], phis: Seq
     return energy.ravel() / 0.3
 
 
+# ---- an epidemic --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Epidemic:
+    """What is known of csim/sir.c with these data, and with its loop's Poisson means multiplied in the proposals."""
+
+    evidence: float
+    biased: float
+    posterior_mean: dict[str, float]
+
+
+def sir(cases: Sequence[int], population: int, imported: float = 1.0, local: float = 1.0) -> Epidemic:
+    """By quadrature over the three rates, and for each by the forward algorithm over the states (susceptible,
+    infected). For a small population. ``imported`` and ``local`` multiply the means of the loop's two draws in the
+    proposals that the ``biased`` evidence is of."""
+    x, w_x = np.polynomial.hermite_e.hermegauss(12)
+    u, w_u = special.roots_jacobi(10, 4, 4)  # the weight function of a Beta(5, 5)
+    rates = np.meshgrid(0.5 * np.exp(0.3 * x), 0.2 * np.exp(0.3 * x), (u + 1) / 2, indexing="ij")
+    transmission, recovery, reporting = (rate.ravel() for rate in rates)
+    mass = (w_x[:, None, None] * w_x[:, None] * w_u).ravel()
+    mass /= mass.sum()
+
+    reproduction = transmission / recovery
+    start, accepted = _beginning(5.0, reproduction, population)
+    _, proposed = _beginning(5.0 * imported, reproduction * local, population)
+    state = np.zeros((len(mass), population + 1, population + 1))  # node, susceptible, infected
+    for infected in range(population + 1):
+        state[:, population - infected, infected] = start[:, infected] / accepted
+    for count in cases:
+        state = _day(state, transmission, recovery, reporting, count)
+    by_node = mass * state.sum(axis=(1, 2))
+    evidence = float(by_node.sum())
+    attacked = mass * (state.sum(axis=2) @ (1 - np.arange(population + 1) / population))
+    return Epidemic(
+        evidence,
+        float(np.sum(by_node * accepted / proposed)),
+        {
+            "reproduction": float(np.sum(by_node * reproduction)) / evidence,
+            "attack_rate": float(attacked.sum()) / evidence,
+        },
+    )
+
+
+def _beginning(mean: float, factor: Floats, population: int) -> tuple[Floats, Floats]:
+    """The probability that a try ends with so many infected, [node, infected], 0 if it is rejected; and p(A)."""
+    total = np.zeros((len(factor), population + 1))
+    for imported in range(population + 1):
+        local = np.arange(population + 1 - imported)
+        total[:, imported:] += stats.poisson.pmf(imported, mean) * stats.poisson.pmf(local, imported * factor[:, None])
+    total[:, :10] = 0.0
+    return total, total.sum(axis=1)
+
+
+def _day(state: Floats, transmission: Floats, recovery: Floats, reporting: Floats, cases: int) -> Floats:
+    """The states after a day, with the likelihood of its cases."""
+    population = state.shape[1] - 1
+    people = np.arange(population + 1)
+    recovers = -np.expm1(-recovery)[:, None, None]
+    left = stats.binom.pmf(people[:, None] - people, people[:, None], recovers)  # node, infected before, after
+    state = state @ left
+    seen = stats.poisson.pmf(cases, reporting[:, None] * people + 0.5)  # node, infections
+    after = np.zeros_like(state)
+    for infected in range(population + 1):
+        chance = -np.expm1(-transmission * infected / population)[:, None]
+        for susceptible in range(population + 1 - infected):
+            infections = people[: susceptible + 1]
+            share = stats.binom.pmf(infections, susceptible, chance) * seen[:, : susceptible + 1]
+            after[:, susceptible - infections, infected + infections] += state[:, susceptible, infected, None] * share
+    return after
+
+
 # ---- all ----------------------------------------------------------------------------------------------------------
 
 

@@ -94,6 +94,21 @@ CASES: tuple[Case, ...] = (
         },
     ),
     Case(
+        ("sequence", "3"),
+        {"y": [3.0, 5.0, 9.0]},
+        {"a": ars.Exponential(0.7), "c": ars.Normal(0.2, 1.1)},
+    ),
+    Case(
+        ("sir",),
+        {"cases": [float(3 + 7 * i % 11) for i in range(20)]},
+        {
+            "transmission": ars.LogNormal(-0.6, 0.2),
+            "reporting": ars.Beta(6, 4),
+            "imported": ars.Poisson(6),
+            "local": lambda drawn: ars.Poisson(1 + 2 * drawn["imported"]),
+        },
+    ),
+    Case(
         ("branching",),
         {"y": 1.0},
         {

@@ -22,6 +22,7 @@ const struct ars__kind ars__kinds[ARS__DIST_LAST + 1] = {
     [ARS_DIST_CATEGORICAL] = {.name = "Categorical", .use = ARS__USE_PRIOR, .values = ARS__COUNTS, .ordered = -1},
     [ARS_DIST_MIXTURE] = {.name = "Mixture", .ordered = -1},
     [ARS_DIST_PRIOR] = {.name = "Prior", .ordered = -1},
+    [ARS_DIST_GIVEN] = {.name = "Given", .n = 1, .ordered = -1, .param = {{"value", ARS__REAL}}},
     ARS__DIST_LIST(ROW) /* each ends with a comma */
 };
 
@@ -36,6 +37,10 @@ static bool known(double kind) {
 
 int ars__dist_parameters(unsigned kind) {
     return !known(kind) ? 0 : listed(kind) ? -1 : (int)ars__kinds[kind].n;
+}
+
+bool ars__dist_is_component(unsigned kind) {
+    return known(kind) && ars__kinds[kind].sample;
 }
 
 bool ars__dist_is_prior(unsigned kind) {
@@ -175,7 +180,7 @@ static int check_categorical(const ars_dist *d, char *text, size_t size) {
 static int check_component(const double *p, unsigned i, bool discrete, char *text, size_t size) {
     if (!(p[0] >= 0 && p[0] <= 1 + 1e-9))
         return wrong(text, size, "Mixture: the weight of component %u is %.12g, must be from 0 to 1", i, p[0]);
-    if (!known(p[1]) || p[1] != floor(p[1]) || !ars__kinds[(unsigned)p[1]].n)
+    if (!known(p[1]) || p[1] != floor(p[1]) || !ars__dist_is_component((unsigned)p[1]))
         return wrong(text, size, "Mixture: component %u is of kind %.12g, which a component cannot be", i, p[1]);
     ars_dist d = ars__component(p);
     const struct ars__kind *kind = &ars__kinds[d.kind];

@@ -72,10 +72,11 @@ double ars__dist_log_density(const ars_dist *d, double x);
 /* What values of this kind are, if x cannot be one whatever the parameters ("whole numbers from 0"); else NULL. */
 const char *ars__dist_support(unsigned kind, double x);
 
-int ars__dist_parameters(unsigned kind);   /* their number; -1: as many as it says; 0 for a code we do not know */
-bool ars__dist_is_prior(unsigned kind);    /* whether a simulator can draw from it */
-bool ars__dist_is_discrete(unsigned kind); /* of a Mixture: false, ask its components */
-const char *ars__dist_name(unsigned kind); /* "Normal"; "unknown" for a code we do not know */
+int ars__dist_parameters(unsigned kind);    /* their number; -1: as many as it says; 0 for a code we do not know */
+bool ars__dist_is_prior(unsigned kind);     /* whether a simulator can draw from it */
+bool ars__dist_is_component(unsigned kind); /* whether it can be a component of a Mixture */
+bool ars__dist_is_discrete(unsigned kind);  /* of a Mixture: false, ask its components */
+const char *ars__dist_name(unsigned kind);  /* "Normal"; "unknown" for a code we do not know */
 
 /* To and from the wire. ars__dist_encode returns the bytes written (a multiple of 8), or 0 if they do not fit.
  * ars__dist_decode returns the bytes read, or 0 with a sentence in `text` if they are not a valid distribution; *d then

@@ -28,7 +28,7 @@ enum ars__values {
 
 enum ars__use { ARS__USE_PROPOSAL, ARS__USE_PRIOR };
 
-/* A row of dist_list.h. Categorical, Mixture and Prior have n = 0 and no functions here. */
+/* A row of dist_list.h. Categorical, Mixture, Prior and Given have no functions here. */
 struct ars__kind {
     const char *name;
     unsigned n;

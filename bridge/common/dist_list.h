@@ -19,10 +19,11 @@ enum ars_dist_kind {
     ARS_DIST_TRUNCATED_NORMAL = 12,
     ARS_DIST_SCALED_BETA = 13,
     ARS_DIST_MIXTURE = 14, /* a proposal: components of any kind but Categorical and Mixture */
-    ARS_DIST_PRIOR = 15    /* a proposal: whatever the prior is */
+    ARS_DIST_PRIOR = 15,   /* a proposal: whatever the prior is */
+    ARS_DIST_GIVEN = 16    /* instead of a proposal: this value, not drawn (bridge/lib/given.h) */
 };
 /* cffi: end */
-enum { ARS__DIST_LAST = ARS_DIST_PRIOR }; /* the largest code; a row beyond it does not compile */
+enum { ARS__DIST_LAST = ARS_DIST_GIVEN }; /* the largest code; a row beyond it does not compile */
 
 /* One row per distribution with a fixed number of parameters:
  *
@@ -34,7 +35,7 @@ enum { ARS__DIST_LAST = ARS_DIST_PRIOR }; /* the largest code; a row beyond it d
  * ordered  index of a parameter that must be below the next one; -1: none
  * n        number of parameters, 1 to 4; each has an enum ars__rule
  *
- * Categorical, Mixture and Prior have no row: dist.c treats them apart. */
+ * Categorical, Mixture, Prior and Given have no row: dist.c treats them apart. */
 /* clang-format off */
 #define ARS__DIST_LIST(X)                                                                                              \
     X(UNIFORM, uniform, "Uniform", PRIOR, REALS, 0, 2, {"low", ARS__REAL}, {"high", ARS__REAL})                        \

@@ -29,7 +29,7 @@
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
-#define ARS__SHM_VERSION 9u
+#define ARS__SHM_VERSION 10u
 
 enum {
     ARS__MAX_CHANNELS = 65536,
@@ -211,7 +211,7 @@ struct ars__loop_wanted {
 /* ---- the segment ------------------------------------------------------------------------------------------------- */
 
 /* Written by the host between runs, when no worker has an order. The observed names and values follow in the data area
- * as they came in the RUN message: ars_wire_observed[n_observed], padded names, values. */
+ * as they came in the RUN message: ars_wire_observed[n_observed], padded names, values (NaN: not observed). */
 struct ars__run {
     uint64_t number; /* 0: none yet */
     uint64_t seed;

@@ -43,7 +43,7 @@ static bool check_mixture(const unsigned char *at, uint32_t n, ars__why *why) {
         if (!finite_number(weight) || weight < 0) return bad(why, "weight %u of a mixture is %g", c, weight);
         total += weight;
         if (!(coded >= 1 && coded <= ARS__DIST_LAST) || coded != (double)(unsigned)coded ||
-            ars__dist_parameters((unsigned)coded) <= 0)
+            !ars__dist_is_component((unsigned)coded))
             return bad(why, "component %u of a mixture has kind %g", c, coded);
         unsigned kind = (unsigned)coded;
         uint32_t used = (uint32_t)ars__dist_parameters(kind);

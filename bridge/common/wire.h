@@ -12,8 +12,8 @@
 /* cffi: begin */
 enum ars_wire_limits {
     ARS_WIRE_MAGIC = 0x31535241, /* "ARS1" in memory */
-    ARS_WIRE_VERSION = 3,        /* the version we speak */
-    ARS_WIRE_VERSION_MIN = 3,    /* the oldest we accept */
+    ARS_WIRE_VERSION = 4,        /* the version we speak */
+    ARS_WIRE_VERSION_MIN = 4,    /* the oldest we accept */
     ARS_WIRE_MAX_MESSAGE = 268435456,
     ARS_WIRE_MAX_NAME = 1024, /* bytes of a site's address, without a terminating zero */
     ARS_WIRE_MAX_SITES = 65536,
@@ -88,8 +88,8 @@ struct ars_wire_wanted {
 };
 
 /* RUN: the header's count is the number of observed names; that many ars_wire_observed follow, then their names (one
- * after another, each padded with zeros to a multiple of 8 bytes), then their values. After these come n_budgets
- * ars_wire_budget, each followed by its loop's address, padded likewise; then n_listed ars_wire_listed. */
+ * after another, each padded with zeros to a multiple of 8 bytes), then their values; a NaN was not observed. After these
+ * come n_budgets ars_wire_budget, each followed by its loop's address, padded likewise; then n_listed ars_wire_listed. */
 struct ars_wire_run {
     struct ars_wire_header header;
     uint64_t seed;

@@ -97,6 +97,9 @@ ARS_API double ars_draw(ars_dist d);
 /* Data. With data given: scores it and returns it; else draws it. Calls with the same name in one trace take the
  * elements of the given array in order.
  *
+ * A given NaN means "not observed". That value is drawn from d, as without data, and returned; the likelihood does not
+ * change. So the program may use what it gets, and weights stay exact. The call never returns NaN.
+ *
  * A given value that the distribution cannot take, whatever its parameters, is an error in the data (`observation`, which
  * ends the run): a fraction or a negative number from a Poisson, Binomial or Categorical, other than 0 or 1 from a
  * Bernoulli, a negative number from an Exponential, Gamma or Weibull, 0 or less from a LogNormal, anything outside 0 to 1
@@ -104,7 +107,8 @@ ARS_API double ars_draw(ars_dist d);
  * or TruncatedNormal, above the n of a Binomial or the k of a Categorical. */
 ARS_API double ars_observe(const char *name, ars_dist d);
 
-/* n independent Normals at once; `value` (may be NULL) receives what was observed. */
+/* n independent Normals at once; `value` (may be NULL) receives what was observed. Elements given as NaN were not observed:
+ * they are drawn, and left out of the likelihood. */
 ARS_API void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value);
 
 /* Multiplies the likelihood by exp(log_likelihood). -INFINITY makes it 0; a sum that overflows upwards is an error. */

@@ -107,7 +107,7 @@ inline void results(const char *name, std::initializer_list<double> value) {
 inline void observe_normals(const char *name, const double *mean, const double *std, std::size_t n, double *value) {
     ars_observe_normals(name, mean, std, n, value);
 }
-/* Returns what was observed. */
+/* Returns what was observed, or drawn where it was not (NaN in the data). */
 inline std::vector<double> observe_normals(const char *name, const std::vector<double> &mean,
                                            const std::vector<double> &std) {
     if (mean.size() != std.size())

@@ -11,6 +11,7 @@
 #include "data.h"
 #include "fail.h"
 #include "family.h"
+#include "given.h"
 #include "loops.h"
 #include "process.h"
 #include "sites.h"
@@ -144,11 +145,12 @@ static double sample_latent(const char *name, const ars_dist *prior) {
     uint32_t instance = ars__instance_take(site_id);
     ars_dist proposal = *prior;
     if (!ars__prior_proposes(site_id)) ars__propose(site_id, instance, prior, &proposal);
-    double value = ars__dist_sample(&proposal, &ars__me.rng);
+    bool given = proposal.kind == ARS_DIST_GIVEN && ars__given_take(prior, &proposal);
+    double value = given ? proposal.a[0] : ars__dist_sample(&proposal, &ars__me.rng);
     bool is_prior = proposal.kind == prior->kind && memcmp(&proposal, prior, sizeof proposal) == 0;
     /* A continuation keeps the ratio only, and where the prior proposes that is 1 whatever the density. */
     double log_p = is_prior && ars__continuing() ? 0 : ars__dist_log_density(prior, value);
-    double log_q = is_prior ? log_p : ars__dist_log_density(&proposal, value);
+    double log_q = is_prior ? log_p : given ? 0 : ars__dist_log_density(&proposal, value);
     if (!isfinite(value) || !isfinite(log_q) || isnan(log_p))
         ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.80s\"): the draw is %g with log p = %g and log q = %g", name, value,
                   log_p, log_q);
@@ -244,6 +246,8 @@ static void record_observed(const char *what, const char *name, unsigned kind, c
         ars__buffer_add(&t->observed, values, n * sizeof *values);
 }
 
+/* A given NaN means "not observed". The value is then simulated from the trace's own stream and adds nothing to the
+ * likelihood: a draw from its distribution with weight 1 integrates it out, also where the program goes on to use it. */
 static __attribute__((noinline)) double observe(const char *caller, const char *name, const ars_dist *d) {
     check_call(caller, ARS__CALL_OBSERVE, name);
     check_dist(d, "ars_observe", name);
@@ -251,9 +255,13 @@ static __attribute__((noinline)) double observe(const char *caller, const char *
     if (!alone) check_no_loop("ars_observe", name);
     int kept = errno;
     const double *data = alone ? NULL : ars__data_take(name, 1);
-    if (data) check_given(name, d, *data);
-    double value = data ? *data : ars__dist_sample(d, &ars__me.rng);
-    if (!alone) record_observed("ars_observe", name, d->kind, &value, 1, ars__dist_log_density(d, value), data != NULL);
+    const bool observed = data && !isnan(*data);
+    if (observed) check_given(name, d, *data);
+    double value = observed ? *data : ars__dist_sample(d, &ars__me.rng);
+    if (!alone) {
+        double log_p = data && !observed ? 0 : ars__dist_log_density(d, value);
+        record_observed("ars_observe", name, d->kind, &value, 1, log_p, data != NULL);
+    }
     errno = kept;
     return value;
 }
@@ -276,9 +284,11 @@ void ars_observe_normals(const char *name, const double *mean, const double *std
     for (size_t i = 0; i < n; i++) {
         ars_dist d = ars_normal(mean[i], std[i]);
         check_dist(&d, "ars_observe_normals", name);
-        double x = data ? data[i] : ars__dist_sample(&d, &ars__me.rng);
+        const bool observed = data && !isnan(data[i]);
+        if (data && !observed && !drawn) continue; /* nobody looks at it */
+        double x = observed ? data[i] : ars__dist_sample(&d, &ars__me.rng);
         if (drawn) drawn[i] = x;
-        log_p += ars__dist_log_density(&d, x);
+        if (observed || !data) log_p += ars__dist_log_density(&d, x);
     }
     if (!alone) record_observed("ars_observe_normals", name, ARS_DIST_NORMAL, drawn, n, log_p, data != NULL);
     if (drawn != value) free(drawn);

@@ -103,7 +103,7 @@ static size_t ask_and_remember(const unsigned char *body, size_t size) {
 }
 
 bool ars__prior_proposes(uint32_t site_id) {
-    if (ars__me.flags & ARS_RUN_PROPOSE_PRIOR) return true;
+    if ((ars__me.flags & ARS_RUN_PROPOSE_PRIOR) || ars__me.trace.impossible) return true;
     if ((ars__me.flags & ARS_RUN_LOOPS_PRIOR) && ars__me.loops.depth) return true;
     return atomic_load_explicit(&ars__me.shm->sites[site_id].always_prior, memory_order_relaxed) == ars__me.run_number;
 }

@@ -19,7 +19,8 @@ struct ars__data {
 
 void ars__data_begin_run(void);
 void ars__data_begin_trace(void);
-/* The next n given values for `name`; NULL if this run simulates its observations. Fails if they do not fit. */
+/* The next n given values for `name`, NaN where one was not observed; NULL if this run simulates its observations. Fails if
+ * they do not fit. */
 const double *ars__data_take(const char *name, size_t n);
 /* Which of several values the one taken last is, for messages: " (element 2 of 10)", from 0; nothing if there is one. */
 void ars__data_place(const char *name, char *text, size_t size);

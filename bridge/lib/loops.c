@@ -14,6 +14,7 @@
 #include "ahead.h"
 #include "continuation.h"
 #include "fail.h"
+#include "given.h"
 #include "loops.h"
 #include "method.h"
 #include "process.h"
@@ -162,6 +163,7 @@ struct ars__loop *ars__loop_open(ars__loop_mark *mark, const char *frame) {
     loop->frame = frame;
     loop->tries = 1;
     loop->in_place = false;
+    loop->given = false;
     if (ars__me.role == ARS__RUN_P) {
         loop->record = -1;
         loop->site_id = outer->site_id;
@@ -224,6 +226,7 @@ void ars__loop_again(struct ars__loop *loop) {
     record->s_pq_main += ars__try_square(loop);
     if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
         ars__snapshots_dismiss_after((size_t)loop->record);
+    ars__given_rejected(loop);
     if (ars__recording_rejected()) ars__rejected_keep(loop);
     ars__trace_rewind(t, &loop->entry);
     loop->try_ratio = 0;

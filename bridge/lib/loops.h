@@ -34,6 +34,7 @@ struct ars__loop {
     double try_ratio; /* sum of log p/q of all that the present try has drawn; -inf is possible, so no differences */
     struct ars__first *first;
     bool owns_first;
+    bool given;    /* the present try has used a value that the controller gave */
     bool in_place; /* ars_reject: repeated by us, never by rs_start */
 };
 

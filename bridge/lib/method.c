@@ -58,6 +58,7 @@ static bool in_accepted_tries(void) {
 
 bool ars__entry_is_estimated(struct ars_wire_wanted *wanted) {
     if (ars__me.role != ARS__WORKER || !(ars__me.flags & ARS_RUN_ESTIMATE)) return false;
+    if (ars__me.trace.impossible) return false; /* its weight is 0 whatever they say */
     *wanted = ars__wanted_of(ars__me.shm, ars__top(&ars__me.loops)->site_id);
     return wanted->runs_p && in_accepted_tries();
 }

@@ -1,4 +1,5 @@
 /* trace.c: the record of one trace, and its way into the worker's ring. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -37,6 +38,7 @@ void ars__trace_reset(struct ars__trace *t) {
     if (!t->loops.bytes) t->loops = (struct ars__buffer){(void *)ars__me.few.records, 0, sizeof ars__me.few.records};
     t->log_likelihood = t->log_ratio_all = 0;
     t->snapshots = t->entries = 0;
+    t->impossible = false;
 }
 
 struct ars__position ars__trace_position(const struct ars__trace *t) {
@@ -144,7 +146,7 @@ static void send_record(const struct ars_wire_trace *head, const struct ars__tra
 }
 
 void ars__trace_send(struct ars__trace *t) {
-    double accepted = 0;
+    double accepted = t->impossible ? -INFINITY : 0;
     const struct ars_wire_sample *s = (void *)t->samples.bytes;
     for (size_t i = 0; i < ars__n_samples(t); i++) accepted += s[i].log_p - s[i].log_q;
 
@@ -160,7 +162,7 @@ void ars__trace_send(struct ars__trace *t) {
         .n_tries = count_items(&t->tries, sizeof(struct ars_wire_try)),
         .log_likelihood = t->log_likelihood,
         .log_ratio_accepted = accepted,
-        .log_ratio_all = t->log_ratio_all,
+        .log_ratio_all = t->impossible ? -INFINITY : t->log_ratio_all,
     };
     send_record(&head, t);
     tell_host_of_records(t->snapshots > 0); /* some may wait to be told to go */

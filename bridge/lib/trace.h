@@ -2,6 +2,7 @@
 #ifndef ARS_LIB_TRACE_H
 #define ARS_LIB_TRACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,7 @@ struct ars__trace {
     struct ars__buffer rejected_params;    /* double: of the rejected samples' priors */
     double log_likelihood;
     double log_ratio_all;
+    bool impossible; /* the values that the controller gave are (given.h): its weight is 0 */
     uint32_t snapshots;
     uint32_t entries; /* loops entered, rejected ones included: names the random streams of their continuations */
 };

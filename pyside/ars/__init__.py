@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 from ars import distributions
 from ars.budget import AutoBudget, Budget, ChosenBudget, Costs
-from ars.config import NetworkConfig, TrainingConfig
+from ars.config import NetworkConfig, RefineConfig, TrainingConfig
 from ars.distributions import *  # noqa: F403  # its __all__ is the list of distributions
 from ars.errors import (
     ArsError,
     ArsWarning,
     BatchError,
     BiasWarning,
+    ChainError,
     CheckpointError,
     CompileError,
     ContinuationWarning,
@@ -28,6 +29,7 @@ from ars.errors import (
     PoolFullError,
     ProposalError,
     ProtocolError,
+    RefinementWarning,
     ReplayWarning,
     RunInterrupted,
     ShardError,
@@ -40,8 +42,12 @@ from ars.errors import (
 )
 from ars.failures import Failure, Failures
 from ars.installed import get_cmake_dir, get_include
+from ars.mcmc.chains import Chains
 from ars.posterior import Posterior, RunInfo, Traces
+from ars.proposal_draws import ProposalDraws
 from ars.proposers import Drawn
+from ars.results.advice import Advice
+from ars.results.data_check import DataCheck
 from ars.runtime.limits import Limits
 from ars.simulator import Simulator
 
@@ -49,17 +55,21 @@ if TYPE_CHECKING:
     from ars.network.facade import Network as Network  # not in __all__: ``import *`` must work without torch
 
 __all__ = [
+    "Advice",
     "ArsError",
     "ArsWarning",
     "AutoBudget",
     "BatchError",
     "BiasWarning",
     "Budget",
+    "ChainError",
+    "Chains",
     "CheckpointError",
     "ChosenBudget",
     "CompileError",
     "ContinuationWarning",
     "Costs",
+    "DataCheck",
     "Drawn",
     "EmbeddingError",
     "Failure",
@@ -78,8 +88,11 @@ __all__ = [
     "ObservationWarning",
     "PoolFullError",
     "Posterior",
+    "ProposalDraws",
     "ProposalError",
     "ProtocolError",
+    "RefineConfig",
+    "RefinementWarning",
     "ReplayWarning",
     "RunInfo",
     "RunInterrupted",

@@ -154,7 +154,8 @@ class DistKind(IntEnum):
     SCALED_BETA = lib.ARS_DIST_SCALED_BETA
     MIXTURE = lib.ARS_DIST_MIXTURE
     PRIOR = lib.ARS_DIST_PRIOR
-    vars().update(_codes_after("ARS_DIST_", lib.ARS_DIST_PRIOR))  # kinds that no module names
+    GIVEN = lib.ARS_DIST_GIVEN
+    vars().update(_codes_after("ARS_DIST_", lib.ARS_DIST_GIVEN))  # kinds that no module names
 
 
 # The doubles that describe a distribution that a simulator can draw from; a Categorical has at most these many.

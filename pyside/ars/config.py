@@ -16,6 +16,7 @@ from ars.arguments import LARGEST_SEED, MOST_TRACES, choice, integer
 __all__ = [
     "CHECKPOINT_EVERY",
     "NetworkConfig",
+    "RefineConfig",
     "Setting",
     "TrainingConfig",
     "chosen",
@@ -26,8 +27,9 @@ CHECKPOINT_EVERY: Final = 120.0  # seconds between two writes of a network that 
 _FINAL_LR: Final = 0.01  # of the rate at its height
 _LARGEST_COUNT: Final = 2**31
 _LARGEST_LAYER: Final = 65536
+_BEFORE: Final = {"series": "flat"}  # networks of versions that did not have these fields
 
-_Config = TypeVar("_Config", "NetworkConfig", "TrainingConfig")
+_Config = TypeVar("_Config", "NetworkConfig", "TrainingConfig", "RefineConfig")
 
 
 # ---- what a field may be ---------------------------------------------------------------------------------------------
@@ -66,8 +68,9 @@ class Setting(NamedTuple):
         return float(value)
 
 
-def _field(default: Any, setting: Setting) -> Any:
-    return dataclasses.field(default=default, metadata={"setting": setting})
+def _field(default: Any, setting: Setting, *, later: bool = False) -> Any:
+    """``later``: the field came after files had been written without it; its default means the same as its absence."""
+    return dataclasses.field(default=default, metadata={"setting": setting, "later": later})
 
 
 def _count(default: int, meaning: str, least: int = 1, most: int = _LARGEST_COUNT) -> Any:
@@ -80,7 +83,11 @@ def setting_of(config: type, name: str) -> tuple[Setting, Any]:
     return field.metadata["setting"], field.default
 
 
-def _check(config: NetworkConfig | TrainingConfig) -> None:
+def _default(config: NetworkConfig | TrainingConfig, name: str) -> Any:
+    return setting_of(type(config), name)[1]
+
+
+def _check(config: NetworkConfig | TrainingConfig | RefineConfig) -> None:
     for field in fields(config):
         value = field.metadata["setting"].checked(field.name, getattr(config, field.name))
         object.__setattr__(config, field.name, value)
@@ -133,6 +140,9 @@ class TrainingConfig:
     max_rejected : int
         Rejected tries per loop entry that ``train_on="all"`` uses (default: 64). If there are more, the first ones
         represent them all.
+    missing : float
+        Mean share of the observed numbers, 0 to 0.9, to hide from the network in training, so that it can be used for
+        data with NaN (default: 0.0, the network refuses such data).
 
     Raises
     ------
@@ -166,6 +176,9 @@ class TrainingConfig:
         "accepted", Setting("draws to train on: those that loops accept, or all", choices=("accepted", "all"))
     )
     max_rejected: int = _count(64, "rejected tries per loop entry to use if all draws are trained on")
+    missing: float = _field(
+        0.0, Setting("mean share of the observed numbers to hide, for data with NaN", 0, 0.9, whole=False)
+    )
 
     def __post_init__(self) -> None:
         _check(self)
@@ -220,6 +233,17 @@ class NetworkConfig:
         Hidden units of the layers that make proposals (default: 256).
     defensive : float
         Share of the prior in each proposal, 1e-6 to 0.5 (default: 0.01). It keeps weights finite.
+    missing_data : {"refused", "masked"}
+        Whether NaN in the data, a number that was not observed, is an error or an input (default: "refused").
+        ``TrainingConfig(missing=...)`` sets it.
+    series : {"auto", "flat", "attention"}
+        How observations that are series are seen: as one vector, or element by element too (default: "auto"). With
+        "attention" each proposal also reads the elements that its latent attends to, such as those of its own day.
+        "auto" does so for series of 8 to 256 elements.
+    series_dim : int
+        Size of what one head reads of a series (default: 32).
+    series_heads : int
+        Heads that read a series (default: 2).
 
     Raises
     ------
@@ -242,13 +266,20 @@ class NetworkConfig:
     category_dim: int = _count(16, "size of the embedding of a categorical value", most=_LARGEST_LAYER)
     head_hidden: int = _count(256, "hidden units of the layers that make proposals", most=_LARGEST_LAYER)
     defensive: float = _field(0.01, Setting("share of the prior in each proposal", 1e-6, 0.5, whole=False))
+    missing_data: str = _field(
+        "refused", Setting("NaN in the data: an error, or an input", choices=("refused", "masked")), later=True
+    )
+    series: str = _field("auto", Setting("how series are seen", choices=("auto", "flat", "attention")))
+    series_dim: int = _count(32, "size of what one head reads of a series", most=_LARGEST_LAYER)
+    series_heads: int = _count(2, "heads that read a series", most=64)
 
     def __post_init__(self) -> None:
         _check(self)
 
-    def to_dict(self) -> dict[str, int | float]:
-        """The settings, for JSON."""
-        return asdict(self)
+    def to_dict(self) -> dict[str, int | float | str]:
+        """The settings, for JSON; without those of later versions that have their default."""
+        old = {field.name for field in fields(self) if not field.metadata["later"]}
+        return {name: value for name, value in asdict(self).items() if name in old or value != _default(self, name)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetworkConfig:
@@ -256,4 +287,74 @@ class NetworkConfig:
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(values) - known):
             raise ValueError(f"the network's settings have {', '.join(unknown)}, which this version does not know")
-        return cls(**values)
+        return cls(**{**_BEFORE, **values})
+
+
+# ---- refinement ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RefineConfig:
+    """Settings of a refinement, for ``Network.refine`` and ``Simulator.posterior(refine=..., adapt=...)``.
+
+    Parameters
+    ----------
+    rounds : int
+        Largest number of rounds (default: 12). Each draws traces, then trains on those of all rounds.
+    traces : int
+        Traces that one round draws (default: 10,000).
+    most : int
+        While fewer than ``effective`` of a round's traces are effective, it draws again, up to so many times in all
+        (default: 8). Few traces count in the first rounds, and training on few makes a network learn them by heart.
+    steps : int
+        Largest number of steps of the optimizer per round (default: 400).
+    batch_size : int
+        Traces per step (default: 256).
+    lr : float
+        Largest learning rate (default: 0.001). It falls along a cosine within each round.
+    effective : int
+        Effective traces that each round should draw, and that a training needs at least (default: 1,000). Where the
+        pool has fewer, its weights are raised to a power below 1 that gives as many.
+    prior_share : float
+        Share of the loss, 0 to 0.9, of prior traces with their own simulated data (default: 0.2).
+    defensive : float
+        Share of the prior in each proposal of the refined network, 1e-6 to 0.5 (default: 0.002). A trace of k draws
+        loses about k times this share of its effective traces.
+    enough : float
+        Stop as soon as this share of fresh traces is effective, 0 to 1 (default: 0.9).
+    patience : int
+        Stop after so many rounds without a better one (default: 4).
+    M, R : int
+        Continuations per loop entry in the rounds: runs under p, and accepted runs under q (default: 10 and 1). Once
+        nine of ten first tries are accepted, rounds use R = 0.
+    seed : int or None
+        0 to 2**64 - 1; the same seed gives the same network (default: None, random).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a setting is not of its type, or out of range. The message names the field.
+
+    Examples
+    --------
+    >>> RefineConfig(rounds=6).traces
+    10000
+    """
+
+    rounds: int = _count(12, "largest number of rounds", most=64)
+    traces: int = _count(10_000, "traces that one round draws", 100, MOST_TRACES)
+    most: int = _count(8, "a round with few effective traces draws up to so many times", most=1000)
+    steps: int = _count(400, "largest number of optimizer steps per round")
+    batch_size: int = _count(256, "traces per step of the optimizer", most=2**20)
+    lr: float = _field(1e-3, Setting("largest learning rate", whole=False))
+    effective: int = _count(1000, "effective traces per round; fewer are tempered")
+    prior_share: float = _field(0.2, Setting("share of the loss of prior traces", 0, 0.9, whole=False))
+    defensive: float = _field(0.002, Setting("share of the prior in each refined proposal", 1e-6, 0.5, whole=False))
+    enough: float = _field(0.9, Setting("stop when this share of the traces is effective", 0, 1, whole=False))
+    patience: int = _count(4, "stop after N rounds without a better one")
+    M: int = _count(10, "runs under p per loop entry, in the rounds")
+    R: int = _count(1, "accepted runs under q per loop entry, in the rounds", 0)
+    seed: int | None = _field(None, Setting("random seed", most=LARGEST_SEED, none="random"))
+
+    def __post_init__(self) -> None:
+        _check(self)

@@ -14,9 +14,11 @@ import numpy.typing as npt
 __all__ = [
     "LEAST_EFFECTIVE",
     "Evidence",
+    "GeneralisedPareto",
     "ParetoK",
     "checked_levels",
     "ess",
+    "fit_generalised_pareto",
     "k_converge",
     "log_evidence",
     "normalised_ess",
@@ -275,13 +277,28 @@ def pareto_k(log_weights: npt.ArrayLike, *, tail_share: float = 1.0) -> ParetoK:
         larger = "1 weight is" if len(excess) == 1 else f"{len(excess)} weights are"
         reason = f"only {larger} larger than the rest, which tie or vanish beside them: too few for a tail"
         return ParetoK(math.nan, tail=len(excess), threshold=threshold, reason=reason)
-    return ParetoK(_fit_generalised_pareto(excess), tail=len(excess), threshold=threshold)
+    return ParetoK(fit_generalised_pareto(excess).shape, tail=len(excess), threshold=threshold)
 
 
-def _fit_generalised_pareto(x: Floats) -> float:
-    """The shape of a generalised Pareto fit to positive, ascending x: Zhang and Stephens (2009), sign as Vehtari's.
+class GeneralisedPareto(NamedTuple):
+    """A generalised Pareto distribution of excesses: P(X > x) = (1 + shape x / scale)^(-1 / shape)."""
 
-    The last line is Vehtari's weak prior, worth ten observations of k = 0.5.
+    shape: float
+    scale: float
+
+
+def fit_generalised_pareto(x: Floats) -> GeneralisedPareto:
+    """Fit a generalised Pareto distribution: Zhang and Stephens (2009), sign of the shape as Vehtari's.
+
+    Parameters
+    ----------
+    x : array
+        Positive numbers in ascending order, at least 5.
+
+    Returns
+    -------
+    GeneralisedPareto
+        The shape with Vehtari's weak prior, worth ten observations of 0.5; the scale without it, as in PSIS.
     """
     n = len(x)
     grid = 30 + int(math.sqrt(n))
@@ -295,7 +312,7 @@ def _fit_generalised_pareto(x: Floats) -> float:
     posterior = np.exp(log_likelihood - log_likelihood.max())
     best = float((theta * posterior).sum() / posterior.sum())
     shape = float(np.log1p(-best * x).mean())
-    return (n * shape + 10 * 0.5) / (n + 10)
+    return GeneralisedPareto((n * shape + 10 * 0.5) / (n + 10), -shape / best)
 
 
 # ---- convergence ------------------------------------------------------------------------------------------------

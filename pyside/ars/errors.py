@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ars.failures import Failure
+    from ars.mcmc.chains import Chains
     from ars.posterior import Posterior, Traces
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "ArsWarning",
     "BatchError",
     "BiasWarning",
+    "ChainError",
     "CheckpointError",
     "CompileError",
     "EmbeddingError",
@@ -30,6 +32,7 @@ __all__ = [
     "PoolFullError",
     "ProposalError",
     "ProtocolError",
+    "RefinementWarning",
     "RunInterrupted",
     "ShardError",
     "SimulatorError",
@@ -47,7 +50,7 @@ class ArsError(Exception):
     ``partial`` holds whatever the run had finished when the error came, or None if there was no run.
     """
 
-    partial: Posterior | Traces | None = None
+    partial: Posterior | Traces | Chains | None = None
 
 
 class LaunchError(ArsError):
@@ -108,12 +111,16 @@ class WeightError(ArsError, ValueError):
     """This run cannot give the weights that were asked for."""
 
 
+class ChainError(ArsError):
+    """Markov chains cannot begin: no draw could have given the data, or a block names no latent."""
+
+
 class EmbeddingError(ArsError):
     """An embedding given by the user does not do what it must."""
 
 
 class ObservationShapeError(ArsError, ValueError):
-    """An observation is missing, unknown, of the wrong shape, or not finite."""
+    """An observation is not given, unknown, of the wrong shape, or not finite."""
 
 
 class PoolFullError(ArsError):
@@ -139,7 +146,7 @@ class ShardError(StorageError):
 class RunInterrupted(KeyboardInterrupt):
     """Ctrl-C during a run. ``partial`` holds every trace that had finished; the simulator can be used again."""
 
-    partial: Posterior | Traces | None = None
+    partial: Posterior | Traces | Chains | None = None
 
 
 class ArsWarning(UserWarning):
@@ -151,11 +158,15 @@ class SupportWarning(ArsWarning):
 
 
 class ObservationWarning(ArsWarning):
-    """An observation has likelihood 0 in every trace of a run, so that all weights are 0."""
+    """The data say nothing: one has likelihood 0 in every trace, so that all weights are 0, or all of them are NaN."""
 
 
 class NetworkWarning(ArsWarning):
-    """A network does not know some of the latents, and the prior proposed them."""
+    """A network does not know some of the latents, and the prior proposed them; or it is not meant for this use."""
+
+
+class RefinementWarning(NetworkWarning):
+    """A refinement ended early or found nothing better, or a refined network is used for other data."""
 
 
 class BiasWarning(ArsWarning):

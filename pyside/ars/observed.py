@@ -3,19 +3,26 @@
 NumPy converts almost everything to float64 without a word: masked arrays lose their mask, dates become counts, complex
 numbers their real part, text is parsed, large integers are rounded. Every refusal here names the observation and says
 what to do.
+
+NaN means "not observed". So do masked elements, ``None`` in a list and ``pandas.NA``, which become NaN.
 """
 
 from __future__ import annotations
 
 import math
 import numbers
+import warnings
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["plain_numbers"]
+from ars.errors import ObservationWarning
+from ars.outside import outside
+
+__all__ = ["plain_numbers", "warn_of_nothing_observed"]
 
 _MOST_DIMENSIONS = 32
 _EXACT = 2**53  # every integer up to this one is a double
@@ -34,7 +41,8 @@ def plain_numbers(name: str, value: object) -> npt.NDArray[np.float64]:
     """Convert one observation to doubles, without losing anything.
 
     Numbers, lists of numbers, and whatever has ``__array__`` (NumPy, torch, pandas, xarray) are converted. Booleans
-    count as 0 and 1; Fraction and Decimal are rounded to the nearest double, like a number in a program.
+    count as 0 and 1; Fraction and Decimal are rounded to the nearest double, like a number in a program. NaN stays: it
+    means "not observed". Masked elements, None in a list or an array, and pandas.NA become NaN.
 
     Parameters
     ----------
@@ -46,17 +54,19 @@ def plain_numbers(name: str, value: object) -> npt.NDArray[np.float64]:
     Returns
     -------
     array
-        float64, in the shape of the data.
+        float64, in the shape of the data; NaN where a number was not observed.
 
     Raises
     ------
     TypeError
-        If the data are not plain numbers: masked, dates, complex, text, records, sparse, or any other object.
+        If the data are not plain numbers: dates, complex, text, records, sparse, or any other object.
     ValueError
-        If the data are ragged, empty, not finite, or lose precision as doubles.
+        If the data are ragged, empty, infinite, or lose precision as doubles.
     """
     where = f"observe[{name!r}]"
-    _look_into(where, value, 0)
+    if value is None:
+        raise TypeError(f"{where} is None: give float('nan') if it was not observed")
+    value = _unmasked(where, value, 0)
     try:
         array = np.asanyarray(value)
     except ValueError as error:
@@ -65,36 +75,65 @@ def plain_numbers(name: str, value: object) -> npt.NDArray[np.float64]:
         ) from None
     except Exception as error:  # whatever __array__ of somebody's class raises
         raise TypeError(f"{where} must be a number or an array of numbers: {error}") from None
-    _look_into(where, array, 0)  # a mask that only __array__ knew of
-    found = _doubles(where, np.asarray(array))
+    array = np.asarray(_unmasked(where, array, 0))  # a mask that only __array__ knew of
+    found = _doubles(where, array)
     if found.size == 0:
         raise ValueError(f"{where} is empty")
-    if not np.isfinite(found).all():
-        raise ValueError(f"{where} has a value that is not finite: remove missing values")
+    if np.isinf(found).any():
+        raise ValueError(
+            f"{where} has a value that is infinite: observe finite numbers, and NaN where there is no observation"
+        )
+    found[np.isnan(found)] = np.nan  # one NaN of the many, so that equal data have equal bytes
     return found
 
 
-def _look_into(where: str, value: object, depth: int) -> None:
-    """Refuses what NumPy would hide when it joins the items of a list: masks, text, and integers among floats."""
+def warn_of_nothing_observed(data: Mapping[str, npt.NDArray[np.float64]]) -> None:
+    """Warn of data without a single observed number: they say nothing about the latents.
+
+    Parameters
+    ----------
+    data : mapping
+        From names to arrays, NaN where a number was not observed.
+    """
+    if data and all(np.isnan(array).all() for array in data.values()):
+        warnings.warn(
+            "every number in observe is NaN, so nothing was observed and the result is the prior (times the "
+            "simulator's ars_factor terms, if it has any)",
+            ObservationWarning,
+            stacklevel=outside(),
+        )
+
+
+def _unmasked(where: str, value: Any, depth: int) -> Any:
+    """The same with NaN for masked elements, and for None in lists.
+
+    Refuses what NumPy would hide when it joins the items of a list: text, and integers among floats.
+    """
     if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{where} is a masked array, whose mask would be lost: observe .compressed() or .filled(...)")
+        plain = value.data if value.dtype.kind in _REFUSED else value.filled(0)  # below the mask are no data
+        found = _doubles(where, np.asarray(plain))
+        found[np.ma.getmaskarray(value)] = np.nan
+        return found
     if isinstance(value, (str, bytes, bytearray)):
         raise TypeError(f"{where} must be a number or an array of numbers, not {_REFUSED['U']}")
     if isinstance(value, (list, tuple)):
         if depth == _MOST_DIMENSIONS:
             raise ValueError(f"{where} is nested more than {_MOST_DIMENSIONS} deep")
-        for item in value:
-            if type(item) is float or (type(item) is int and -_EXACT <= item <= _EXACT):
-                continue  # nearly all, and there may be millions
-            _look_into(where, item, depth + 1)
-    elif isinstance(value, int):
+        return [
+            item  # nearly all, and there may be millions
+            if type(item) is float or (type(item) is int and -_EXACT <= item <= _EXACT)
+            else math.nan
+            if item is None
+            else _unmasked(where, item, depth + 1)
+            for item in value
+        ]
+    if isinstance(value, int):
         _check_exact(where, value)
     elif isinstance(value, np.integer) and value.dtype.kind in "iu":  # a timedelta64 is one, too
         _check_exact(where, int(value))
     elif isinstance(value, np.ndarray) and value.dtype.kind in "iufO":
-        _doubles(where, value)
-    elif value is None:
-        raise TypeError(f"{where} has a missing value (None): remove it")
+        return _doubles(where, value)
+    return value
 
 
 def _check_exact(where: str, number: int) -> None:
@@ -140,11 +179,13 @@ def _from_objects(where: str, array: npt.NDArray[Any]) -> npt.NDArray[np.float64
 
 
 def _double(where: str, item: Any) -> float:
+    if item is None or (type(item).__name__ == "NAType" and type(item).__module__.startswith("pandas.")):
+        return math.nan
     if not isinstance(item, (numbers.Real, Decimal)):
         kind = f"{type(item).__module__}.{type(item).__qualname__}".removeprefix("builtins.")
         raise TypeError(
             f"{where} has an object of type {kind}, must have plain numbers: give a list, or a dense array such as "
-            ".to_numpy() or .toarray() returns, without missing values"
+            ".to_numpy() or .toarray() returns, with NaN for what was not observed"
         )
     if isinstance(item, numbers.Integral):
         _check_exact(where, int(item))

@@ -205,7 +205,10 @@ class Posterior(Estimates, Traces):
 
     @property
     def observations(self) -> Mapping[str, Floats]:
-        """The data, once per trace: every trace observes what was given, so the simulator does not send it back."""
+        """The data, once per trace: every trace observes what was given, so the simulator does not send it back.
+
+        NaN was not observed. The simulator draws such numbers, and does not send them either: for them, record a
+        result (ars_result)."""
         return {name: np.broadcast_to(given, (len(self), *given.shape)) for name, given in self.observed.items()}
 
     @cached_property

@@ -73,6 +73,13 @@ class StreamProgress:
         """Something to show with the numbers from now on."""
         self._note = f", {text}" if text else ""
 
+    def line(self, text: str) -> None:
+        """Something that stays: a line of its own, above the bar."""
+        if self._terminal and self._width:
+            self._write(f"\r{' ' * self._width}\r")
+            self._width = 0
+        self._write(f"ars: {text}\n")
+
     def close(self) -> None:
         """Shows the last state, if it was not shown, and ends the line."""
         if self._stale:

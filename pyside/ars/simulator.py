@@ -23,14 +23,18 @@ from ars.arguments import (
     renamed,
     seed_or_random,
 )
-from ars.config import CHECKPOINT_EVERY, NetworkConfig, TrainingConfig, chosen
+from ars.config import CHECKPOINT_EVERY, NetworkConfig, RefineConfig, TrainingConfig, chosen
 from ars.continuations import Continuations
 from ars.extras import torch_needed
 from ars.inference.options import AnyBudget, PosteriorOptions
 from ars.inference.posterior import infer
+from ars.mcmc.chains import Chains
+from ars.mcmc.options import CHAINS, ChainOptions
+from ars.mcmc.sampler import run_chains
 from ars.posterior import Posterior, Traces
 from ars.progress import Progress, make_progress
 from ars.proposers import Proposal
+from ars.results.data_check import DataCheck, check_data
 from ars.runs import Runs
 from ars.runtime.keys import read_keys
 from ars.runtime.limits import Limits
@@ -264,12 +268,17 @@ class Simulator:
         first_trace: int = 0,
         resume: str | os.PathLike[str] | None = None,
         ask_ahead: bool | None = None,
+        refine: bool | RefineConfig = False,
+        adapt: bool | RefineConfig = False,
+        refined_out: str | os.PathLike[str] | None = None,
     ) -> Posterior:
         """Weighted traces given data.
 
-        observe: name -> a number or an array. network: from ``train`` or ``ars.Network.load``, made for the same
-        observations; the prior proposes the latents that it does not know, and a NetworkWarning lists them. proposals,
-        instead of a network: name (or address) of a latent -> a distribution, or a function of the values drawn so far;
+        observe: name -> a number or an array. NaN means "not observed": that number is left out of the likelihood, and
+        the simulator draws it instead (docs/output.md, "Missing data"). network: from ``train`` or
+        ``ars.Network.load``, made for the same observations; the prior proposes the latents that it does not know, and
+        a NetworkWarning lists them. proposals, instead of a network: name (or address) of a latent -> a distribution,
+        or a function of the values drawn so far;
         the prior proposes the others. budget: how much work goes into the
         correction of each loop. "auto" chooses it by a pilot (docs/budget.md); ``Budget.auto(error=0.01)`` and
         ``Budget.auto(seconds=60)`` stop early, with ``traces`` as the maximum; ``Budget(M=1, N=10)`` is the paper's
@@ -285,15 +294,142 @@ class Simulator:
         so is a disk that takes no more traces; the latter has all finished ones as ``partial``. ask_ahead: what
         continuations will ask is guessed and asked for all of them together, which is faster and changes no number.
         With a network it is the default. Proposals written by hand must then have an answer for values that the
-        simulator would not have asked them about.
+        simulator would not have asked them about. refine: first specialise the network to these data by rounds of
+        training on weighted traces of its own (``Network.refine``; a RefineConfig has settings). adapt: the same
+        without a network, starting from the prior. Both report traces of a run of their own, with fixed proposals and
+        another seed than any round's, so the weights are unbiased (docs/refinement.md). refined_out: a file for the
+        network that either of them made.
         """
         lease = self._lease()
         data = observed_arrays(observe)
+        if refine is not False or adapt is not False:
+            from ars.adaptation import adapted_network
+
+            seed, network = adapted_network(
+                self, data, refine, adapt, network, proposals, seed, in_loops, on_failure, resume, progress, refined_out
+            )
+        elif refined_out is not None:
+            raise ValueError("refined_out= needs refine= or adapt=, which make the network that it is for")
         asked = PosteriorOptions(
             data, traces, network, proposals, budget, in_loops, on_failure, first_trace, resume, ask_ahead
         )
         shown = make_progress(progress)
         return infer(self._runs, asked, seed, lease, shown, estimates_the_prior=self._estimates_the_prior)
+
+    def check_data(
+        self,
+        observe: Mapping[str, npt.ArrayLike],
+        traces: int = 1000,
+        seed: int | None = None,
+        *,
+        level: float = 0.01,
+        on_failure: OnFailure = ON_FAILURE,
+        progress: bool | Progress | None = None,
+    ) -> DataCheck:
+        """Compare data with what the simulator produces: with observations simulated by a run of ``prior``.
+
+        Parameters
+        ----------
+        observe : mapping
+            Name -> a number or an array. NaN, for a number that was not observed, is skipped.
+        traces : int
+            Prior draws to compare with (default: 1,000); at least 8 / level.
+        seed : int, optional
+            Seed of these draws (default: random). No other run depends on it.
+        level : float
+            Rate of false alarms, between 0 and 1 (default: 0.01): the share of data drawn from the model itself that
+            raise one.
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, or leave it out (default: "raise").
+        progress : bool or Progress, optional
+            True shows a progress bar on stderr (default: none).
+
+        Returns
+        -------
+        DataCheck
+            ``p_value``, ``alarm``, and ``stands_out`` with the names of the numbers that are unlike the draws; printed,
+            it is a sentence. ``post.advice(check)`` and ``post.summary(check=check)`` take it into account.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the data cannot be used, or do not fit the simulator's observations.
+        """
+        data = observed_arrays(observe)
+        drawn = self.prior(traces, seed, progress=progress, on_failure=on_failure).observations
+        return check_data(data, {name: drawn[name] for name in drawn}, level=level)
+
+    def mcmc(
+        self,
+        observe: Mapping[str, npt.ArrayLike],
+        steps: int,
+        chains: int = CHAINS,
+        network: Network | None = None,
+        proposals: Mapping[str, Proposal] | None = None,
+        seed: int | None = None,
+        *,
+        warmup: int | None = None,
+        thin: int | None = None,
+        blocks: Sequence[Sequence[str]] = (),
+        M: int | None = None,
+        on_failure: OnFailure = ON_FAILURE,
+        progress: bool | Progress | None = None,
+    ) -> Chains:
+        """Markov chains over the latents given data: an independent second opinion on ``posterior`` (docs/mcmc.md).
+
+        Parameters
+        ----------
+        observe : mapping
+            Name -> a number or an array.
+        steps : int
+            Draws that each chain records, after the warm-up.
+        chains : int
+            Chains, which run together (default: 16).
+        network : Network, optional
+            Adds moves that draw from its proposals (default: the prior draws, and random walks).
+        proposals : mapping, optional
+            The same, instead of a network: name or address of a latent -> a distribution, or a function of the values
+            drawn so far (default: none).
+        seed : int, optional
+            Same seed, same draws (default: random).
+        warmup : int, optional
+            Steps before the first draw, in which random walks learn their scales (default: half of ``steps``, at least
+            100).
+        thin : int, optional
+            Moves of each chain per step (default: the number of latents of a typical trace, at most 50).
+        blocks : sequence of sequences of str
+            Groups of names or addresses of latents that are also moved together (default: none).
+        M : int, optional
+            Runs under the prior from each loop entry, which estimate 1/p(A) (default: 2 to 50, by how often the loops
+            reject). More of them cost time, and let chains move more often. The draws are right with any number.
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, or refuse the move (default: "raise").
+        progress : bool or Progress, optional
+            True shows a progress bar on stderr (default: none).
+
+        Returns
+        -------
+        Chains
+            ``chains["x"]`` has the draws, chains x draws; ``chains.summary()`` says whether they can be trusted.
+
+        Raises
+        ------
+        ChainError
+            If no draw of the prior or the network could have given the data, or a block names no latent.
+        TraceFailure
+            If a trace fails and ``on_failure`` is "raise". ``partial`` holds what was recorded.
+        RunInterrupted
+            On Ctrl-C. ``partial`` holds what was recorded.
+
+        Examples
+        --------
+        >>> with ars.Simulator(["build/csim/gaussian"]) as sim:  # doctest: +SKIP
+        ...     print(sim.mcmc({"y": 0.7}, steps=500, seed=1).summary())
+        """
+        lease = self._lease()
+        data = observed_arrays(observe)
+        asked = ChainOptions(data, steps, chains, network, proposals, warmup, thin, blocks, M, on_failure)
+        return run_chains(self._runs, asked, seed, lease, make_progress(progress))
 
     # ---- training ----------------------------------------------------------------------------------------------------
 
@@ -318,6 +454,7 @@ class Simulator:
         patience: int | None = None,
         train_on: str | None = None,
         max_rejected: int | None = None,
+        missing: float | None = None,
         shapes: Mapping[str, Sequence[int]] | None = None,
         embeddings: Mapping[str, nn.Module] | None = None,
         architecture: Mapping[str, Any] | None = None,
@@ -330,7 +467,7 @@ class Simulator:
 
         Parameters
         ----------
-        traces, batch_size, lr, seed, held_out, patience, train_on, max_rejected
+        traces, batch_size, lr, seed, held_out, patience, train_on, max_rejected, missing
             Single settings, which replace those of ``config``; ``TrainingConfig`` explains them.
         lstm_dim, lstm_depth, components
             Single sizes, which replace those of ``network``; ``NetworkConfig`` explains them.
@@ -387,6 +524,7 @@ class Simulator:
             "patience": patience,
             "train_on": train_on,
             "max_rejected": max_rejected,
+            "missing": missing,
         }
         sizes = {"lstm_dim": lstm_dim, "lstm_depth": lstm_depth, "components": components}
         sizes = {name: size for name, size in sizes.items() if size is not None}

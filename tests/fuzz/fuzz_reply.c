@@ -152,7 +152,7 @@ static void observe(void) {
         const double *values = ars__data_take(name, o.n_values);
         PROMISE((const unsigned char *)values >= shm->data);
         PROMISE((const unsigned char *)(values + o.n_values) <= shm->data + size);
-        for (uint32_t k = 0; k < o.n_values; k++) PROMISE(isfinite(values[k]));
+        for (uint32_t k = 0; k < o.n_values; k++) PROMISE(!isinf(values[k]));
     }
     ars__data_end_trace();
 }

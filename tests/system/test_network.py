@@ -320,6 +320,33 @@ def test_recorded_traces_train_a_network_and_a_training_goes_on(
     assert more.history.held_out[-1] < more.history.held_out[0]
 
 
+def test_draws_without_weights_are_no_posterior(
+    start: Callable[..., ars.Simulator], trained: Callable[[str], ars.Network]
+) -> None:
+    """The draws are those of a posterior run, accepted ones inside loops; nothing about them looks like a posterior."""
+    pytest.importorskip("xarray")
+    case, network = CASES["truncated_normal"][0], trained("truncated_normal")
+    with start("truncated_normal") as sim:
+        draws = network.posterior_without_weights(sim, case.observed, 500, seed=7)
+        again = network.posterior_without_weights(sim, case.observed, 500, seed=7)
+        post = sim.posterior(case.observed, 500, network=network, seed=7)
+    assert type(draws) is ars.ProposalDraws and not isinstance(draws, ars.Posterior) and len(draws) == 500
+    assert draws["z"].tobytes() == again["z"].tobytes() == post["z"].tobytes()
+    assert (draws["z"] < 0.0).all(), "what the loop rejected is not among them"
+    for name in ("log_weights", "log_evidence", "ess", "mean", "resample", "save", "to_inferencedata", "diagnostics"):
+        assert not hasattr(draws, name), name
+    label = "draws from the network's proposals, not corrected by weights: biased"
+    tree, frame = draws.to_datatree(), draws.to_dataframe()
+    for text in (repr(draws), draws.summary(), frame.attrs["label"], tree.attrs["label"]):
+        assert label in text
+    assert set(tree.children) == {"proposal_draws", "observed_data"}
+    assert tree["proposal_draws"].attrs["label"] == tree["proposal_draws"]["z"].attrs["label"] == label
+    assert tree["proposal_draws"]["z"].dims == ("chain", "draw")
+    assert list(frame["z"]) == draws["z"].tolist() and "proposal_draw" in frame and "trace" not in frame
+    assert f"{draws['z'].mean():.6g}" in draws.summary()
+    assert post.run.defensive == network.config.defensive
+
+
 def test_importing_ars_does_not_import_torch() -> None:
     code = "import sys, ars; assert 'torch' not in sys.modules; ars.Network; assert 'torch' in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -222,7 +222,7 @@ def test_one_run_at_a_time(fake: Callable[..., ars.Simulator]) -> None:
     [
         ({"observe": [1.0]}, TypeError, "observe must map names"),
         ({"observe": {"": 1.0}}, TypeError, "observe: names are non-empty"),
-        ({"observe": {"y": float("nan")}}, ValueError, r"observe\['y'\].*not finite"),
+        ({"observe": {"y": float("inf")}}, ValueError, r"observe\['y'\].*infinite"),
         ({"observe": {"y": []}}, ValueError, r"observe\['y'\] is empty"),
         ({"observe": {"y": "a"}}, TypeError, r"observe\['y'\] must be a number"),
         ({"traces": 0}, ValueError, "traces must be from 1"),

@@ -17,6 +17,7 @@ enum { WORKERS = 1, SLOTS = 8 };
 static struct ars__shm *shm;
 static ars_dist played_proposal; /* the answer to every question about a latent */
 static unsigned played_ahead;    /* questions that came several at a time */
+static unsigned played_asked;    /* questions about latents */
 
 static inline struct ars__worker *played_worker(void) {
     return ars__worker_at(shm, SLOTS, 0);
@@ -91,6 +92,7 @@ static inline void answer(struct ars__channel *c) {
             memcpy(&step, asked + at, sizeof step);
             c->size += (uint32_t)played_reply(c->body + c->size, step.state, (uint32_t)place);
             played_ahead += c->kind == ARS__ASK_STEPS;
+            played_asked++;
         }
     }
     atomic_store(&c->state, ARS__ANSWERED);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -328,7 +329,8 @@ def test_scales_are_learnt_in_training_then_fixed() -> None:
 
 def test_observations_of_every_shape() -> None:
     shapes = {"image": (20, 20), "number": (), "spectrum": (100,), "small": (3, 4), "mine": (5,)}
-    network = ProposalNetwork(SMALL, all_kinds(), shapes, {"mine": torch.nn.Linear(5, 8)})
+    flat_series = dataclasses.replace(SMALL, series="flat")
+    network = ProposalNetwork(flat_series, all_kinds(), shapes, {"mine": torch.nn.Linear(5, 8)})
     assert network.observer.image_names == ("image",)
     assert network.custom_embeddings == ("mine",)
     data = {name: torch.randn((4, *shape)) for name, shape in shapes.items()}
@@ -363,8 +365,10 @@ def test_wrong_observations_are_named(data: dict[str, tuple[int, ...]], message:
 
 def test_a_nan_in_an_observation_is_named() -> None:
     network = ProposalNetwork(SMALL, all_kinds(), {"y": (2,)})
-    with pytest.raises(ObservationShapeError, match=r"'y' has a NaN or infinite number \(row 1"):
+    with pytest.raises(ObservationShapeError, match=r"'y' has NaN.*\(row 1 .*Train one with missing=0\.2"):
         network.observe({"y": torch.tensor([[0.0, 1.0], [0.0, float("nan")]])})
+    with pytest.raises(ObservationShapeError, match=r"'y' has an infinite number \(row 1"):
+        network.observe({"y": torch.tensor([[0.0, float("nan")], [0.0, float("inf")]])})
 
 
 @pytest.mark.parametrize(

@@ -548,7 +548,7 @@ def test_repr() -> None:
 
 
 def test_every_code_has_a_class() -> None:
-    assert {spec.kind for spec in ars.REGISTRY.values()} == set(_native.DistKind)
+    assert {spec.kind for spec in ars.REGISTRY.values()} == set(_native.DistKind) - {_native.DistKind.GIVEN}  # a value
     for cls, spec in ars.REGISTRY.items():
         assert cls.__name__ == _native.dist_name(spec.kind)
 

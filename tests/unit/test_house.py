@@ -24,11 +24,20 @@ MAY_IMPORT = {
     "ars.store": {"ars", "ars.proposers", "ars.results", "ars.wire"},
     "ars.runtime": {"ars", "ars.proposers", "ars.store", "ars.wire"},
     "ars.inference": {"ars", "ars.planning", "ars.proposers", "ars.results", "ars.runtime", "ars.store", "ars.wire"},
+    "ars.mcmc": {"ars", "ars.inference", "ars.proposers", "ars.results", "ars.runtime", "ars.store", "ars.wire"},
     "ars.network": {"ars", "ars.network.model", "ars.network.train", "ars.store"},
     "ars.network.model": {"ars"},
     "ars.network.train": {"ars", "ars.network", "ars.network.model", "ars.runtime", "ars.store"},
     "ars.network.serve": {"ars", "ars.network.model", "ars.network.train", "ars.wire"},
-    "ars.cli": {"ars", "ars.inference", "ars.results", "ars.store", "ars.toolchain"},
+    "ars.network.refine": {
+        "ars",
+        "ars.inference",
+        "ars.network",
+        "ars.network.model",
+        "ars.network.train",
+        "ars.store",
+    },
+    "ars.cli": {"ars", "ars.inference", "ars.mcmc", "ars.results", "ars.store", "ars.toolchain"},
     "ars_lab": {"ars", "ars.network", "ars.proposers", "ars.store", "ars.toolchain"},
 }
 BELOW = {"ars_lab", "ars.cli"}  # nobody imports these, at any time

@@ -47,17 +47,20 @@ SITES = SiteTable(
         Site(OTHER_KIND, SiteKind.SAMPLE, DistKind.NORMAL, "changed"),
     ]
 )
-OBSERVED = {"y": [0.4, -1.0]}
+OBSERVED = {"y": [0.4, -1.0, 0.1, 0.7, -0.2]}
+SHAPES = {"y": (5,)}
+VARIANTS: dict[str, dict[str, str]] = {"plain": {}, "series": {"series": "attention"}}
 Told = tuple[int, int, float]  # site, instance, value
 Row = tuple[int, int, int, int, Sequence[Told]]  # trace, state, site, instance, told
 
 
-@pytest.fixture(scope="module")
-def network() -> ProposalNetwork:
+@pytest.fixture(scope="module", params=VARIANTS)
+def network(request: pytest.FixtureRequest) -> ProposalNetwork:
     # Known in another order than the host numbers them.
     known = [SiteSpec(f"s{i}", kind, len(p)) for i, (kind, p) in reversed(list(enumerate(PRIORS)))]
     vocabulary = Vocabulary([*known, SiteSpec("changed", DistKind.GAMMA, 2)])
-    network = ProposalNetwork(SIZES, vocabulary, {"y": (2,)}, seed=1)
+    sizes = dataclasses.replace(SIZES, **VARIANTS[request.param])
+    network = ProposalNetwork(sizes, vocabulary, SHAPES, seed=1)
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():  # the initial weights propose nearly the prior, whatever the input
         for parameter in network.parameters():
@@ -148,7 +151,7 @@ def test_a_proposal_does_not_depend_on_its_place_in_the_batch(components: int) -
     """Products of 5 to 7 and of 9 to 11 columns would: a head has 3 per component."""
     vocabulary = Vocabulary([SiteSpec(f"s{i}", kind, len(p)) for i, (kind, p) in enumerate(PRIORS)])
     config = dataclasses.replace(SIZES, components=components, head_hidden=64)
-    network = ProposalNetwork(config, vocabulary, {"y": (2,)}, seed=1).eval()
+    network = ProposalNetwork(config, vocabulary, SHAPES, seed=1).eval()
     with torch.no_grad():  # the initial weights of a head's last layer are 0
         for parameter in network.parameters():
             parameter.add_(0.15 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)))
@@ -328,6 +331,21 @@ def test_the_serving_step_is_the_networks_own(network: ProposalNetwork) -> None:
             assert mine == pytest.approx(theirs, rel=2e-5, abs=1e-6)
 
 
+def test_the_serving_step_is_the_networks_own_without_any_category() -> None:
+    """Every value is then embedded as "not a category", which is trained as well."""
+    small = ProposalNetwork(SIZES, Vocabulary([SiteSpec("s1", DistKind.NORMAL, 2)]), SHAPES, seed=1)
+    with torch.no_grad():
+        for parameter in small.parameters():
+            parameter.add_(0.15 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)))
+    latents = [(1, i, 2.0 + 0.1 * i) for i in range(6)]
+    expected = trained_log_q(small.eval(), [latents])[:, 0]
+    proposer, state = NetworkProposer(small, OBSERVED), 0
+    for at, latent in enumerate(latents):
+        replies = ask(proposer, (0, state, *latent[:2], latents[at - 1 : at] if at else []))
+        assert log_q(replies.proposals, [latent]) == pytest.approx(expected[at : at + 1], abs=1e-5)
+        state = int(replies.state[0])
+
+
 def test_more_questions_and_states_than_are_kept(network: ProposalNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept to save time is forgotten when there is too much of it, without a difference to any answer."""
     rows: list[Row] = [(n, 0, n % len(PRIORS), n, a_trace(n, n % 3)) for n in range(40)]
@@ -348,7 +366,7 @@ def test_more_questions_and_states_than_are_kept(network: ProposalNetwork, monke
 def test_what_thousands_of_sites_are_asked_is_computed_once() -> None:
     """In a large network too: a trace of 2,000 sites, time and again, is as cheap as one of 2."""
     config = NetworkConfig(lstm_dim=512)
-    network = ProposalNetwork(config, Vocabulary([SiteSpec("x", DistKind.NORMAL, 2)]), {"y": (2,)}, seed=1)
+    network = ProposalNetwork(config, Vocabulary([SiteSpec("x", DistKind.NORMAL, 2)]), SHAPES, seed=1)
     computed = 0
 
     def describe(places: npt.NDArray[np.int64]) -> Asked:
@@ -359,7 +377,7 @@ def test_what_thousands_of_sites_are_asked_is_computed_once() -> None:
         return Asked(np.zeros(n, np.int64), places, prior, np.zeros((n, 0)), np.zeros(n, np.int64))
 
     with torch.inference_mode():
-        serving = ServingNetwork(network, network.observe({"y": torch.zeros(1, 2)}))
+        serving = ServingNetwork(network, network.observe({"y": torch.zeros(1, 5)}))
         keys = [b"%d" % i for i in range(2000)]
         for _ in range(3):
             rows = np.concatenate([serving.questions(keys[i : i + 8], describe) for i in range(0, 2000, 8)])
@@ -409,10 +427,10 @@ def test_unknown_sites_are_counted_and_listed(network: ProposalNetwork) -> None:
 @pytest.mark.parametrize(
     ("observed", "complaint"),
     [
-        ({"y": [1.0]}, r"'y' has shape \(1,\), the network was made for \(2,\)"),
+        ({"y": [1.0]}, r"'y' has shape \(1,\), the network was made for \(5,\)"),
         ({"z": [1.0, 2.0]}, "made for the observations 'y', but 'z' were given"),
         ({}, "but none were given"),
-        ({"y": [1.0, np.nan]}, "NaN"),
+        ({"y": [1.0, np.nan, 0.0, 0.0, 0.0]}, "NaN"),
     ],
 )
 def test_data_of_another_shape_are_refused(
@@ -431,7 +449,7 @@ def test_the_latent_that_was_asked_about_must_be_told(network: ProposalNetwork, 
 
 
 def test_damaged_weights_are_named() -> None:
-    network = ProposalNetwork(SIZES, Vocabulary([SiteSpec("s0", DistKind.UNIFORM, 2)]), {"y": (2,)})
+    network = ProposalNetwork(SIZES, Vocabulary([SiteSpec("s0", DistKind.UNIFORM, 2)]), SHAPES)
     with torch.no_grad():
         network.heads["UNIFORM"].last.bias.fill_(np.nan)
     with pytest.raises(ars.ProposalError, match="damaged"):

@@ -14,6 +14,8 @@ import pytest
 from scipy import sparse
 
 from ars.arguments import observed_arrays
+from ars.errors import ObservationWarning
+from ars.observed import warn_of_nothing_observed
 
 
 class Wrapped:
@@ -34,13 +36,14 @@ class Broken:
 masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
 record = np.array([(1.0, 2.0)], dtype=[("a", float), ("b", float)])
 LOST = 2**53 + 1
+NAN = float("nan")
 
 NOT_DATA: list[tuple[str, Any, str]] = [
-    ("masked array", masked, "masked array"),
-    ("masked array without a mask", np.ma.masked_array([1.0, 2.0]), "masked array"),
-    ("masked arrays in a list", [masked, masked], "masked array"),
-    ("the masked constant", [1.0, np.ma.masked], "masked array"),
-    ("masked behind __array__", Wrapped(masked), "masked array"),
+    ("masked dates", np.ma.masked_array(np.array(["2024-01-01"], dtype="datetime64[D]"), [True]), "dates"),
+    ("masked text", np.ma.masked_array(["1.0", "x"], [False, True]), "text"),
+    ("masked records", np.ma.masked_array(record, [(True, False)]), "records"),
+    ("an infinity beside the mask", np.ma.masked_array([np.inf, 2.0], [False, True]), "infinite"),
+    ("an integer beyond 2**53 beside the mask", np.ma.masked_array([LOST, 2], [False, True]), "2\\*\\*53"),
     ("datetime64", np.array(["2024-01-01"], dtype="datetime64[D]"), "dates"),
     ("a datetime64", np.datetime64("2024-01-01"), "dates"),
     ("datetime", dt.datetime(2024, 1, 1), "datetime.datetime"),
@@ -59,9 +62,7 @@ NOT_DATA: list[tuple[str, Any, str]] = [
     ("bytearray", bytearray(b"12"), "text"),
     ("array of bytes", np.array([b"1.0"]), "text"),
     ("objects that are text", np.array(["1.0", 2.0], dtype=object), "text|object of type str"),
-    ("None", None, "None"),
-    ("None in a list", [1.0, None], "None"),
-    ("None in an array", np.array([1.0, None]), "object of type NoneType"),
+    ("None", None, r"is None: give float\('nan'\)"),
     ("records", record, "records"),
     ("sparse matrix", sparse.csr_matrix(np.eye(2)), r"toarray\(\)"),
     ("sparse array", sparse.coo_array(np.eye(2)), r"toarray\(\)"),
@@ -72,10 +73,9 @@ NOT_DATA: list[tuple[str, Any, str]] = [
     ("broken __array__", Broken(), "no data today"),
     ("ragged rows", [[1.0, 2.0], [3.0]], "equal length"),
     ("nested too deep", (lambda x: [x := [x] for _ in range(100)][-1])(1.0), "nested"),
-    ("nan", float("nan"), "not finite"),
-    ("nan in an array", np.array([1.0, np.nan]), "not finite"),
-    ("inf", [1.0, float("inf")], "not finite"),
-    ("nan in Decimal", [Decimal("NaN")], "not finite"),
+    ("inf", [1.0, float("inf")], "infinite"),
+    ("-inf among missing ones", [NAN, -float("inf")], "infinite"),
+    ("inf in float16", np.array([np.inf], dtype=np.float16), "infinite"),
     ("signalling nan", [Decimal("sNaN")], "not a double"),
     ("empty", [], "is empty"),
     ("integer beyond 2**53", LOST, "2\\*\\*53"),
@@ -119,13 +119,57 @@ DATA: list[tuple[str, Any, Any]] = [
     ("range", range(3), [0.0, 1.0, 2.0]),
     ("__array__", Wrapped(np.array([1, 2])), [1.0, 2.0]),
 ]
+# What was not observed is NaN.
+MISSING: list[tuple[str, Any, Any]] = [
+    ("nan", NAN, NAN),
+    ("nan in a list", [1, NAN], [1.0, NAN]),
+    ("nan in an array", np.array([1.0, np.nan]), [1.0, NAN]),
+    ("nan in float32", np.array([1.0, np.nan], dtype=np.float32), [1.0, NAN]),
+    ("nan in long double", np.array([1.0, np.nan], dtype=np.longdouble), [1.0, NAN]),
+    ("nan in Decimal", [Decimal("NaN"), Decimal("0.5")], [NAN, 0.5]),
+    ("None in a list", [1.0, None], [1.0, NAN]),
+    ("None in nested lists", [[1.0, None], (None, 2)], [[1.0, NAN], [NAN, 2.0]]),
+    ("None in an array", np.array([1.0, None]), [1.0, NAN]),
+    ("masked array", masked, [1.0, NAN]),
+    ("masked array without a mask", np.ma.masked_array([1.0, 2.0]), [1.0, 2.0]),
+    (
+        "masked integers",
+        np.ma.masked_array([[1, 2], [3, 4]], [[0, 1], [0, 0]]),
+        [[1.0, NAN], [3.0, 4.0]],
+    ),
+    ("masked booleans", np.ma.masked_array([True, False], [False, True]), [1.0, NAN]),
+    ("masked objects", np.ma.masked_array([1, "x"], [False, True], dtype=object), [1.0, NAN]),
+    ("junk below the mask", np.ma.masked_array([1.0, np.inf], [False, True]), [1.0, NAN]),
+    ("an integer beyond 2**53 below the mask", np.ma.masked_array([1, LOST], [False, True]), [1.0, NAN]),
+    ("masked arrays in a list", [masked, masked], [[1.0, NAN], [1.0, NAN]]),
+    ("the masked constant", [1.0, np.ma.masked], [1.0, NAN]),
+    ("masked behind __array__", Wrapped(masked), [1.0, NAN]),
+    ("all of them", np.full((2, 2), np.nan), [[NAN, NAN], [NAN, NAN]]),
+]
 
 
-@pytest.mark.parametrize(("value", "expected"), [case[1:] for case in DATA], ids=[case[0] for case in DATA])
+ALL = DATA + MISSING
+
+
+@pytest.mark.parametrize(("value", "expected"), [case[1:] for case in ALL], ids=[case[0] for case in ALL])
 def test_numbers_are_taken_as_they_are(value: Any, expected: Any) -> None:
     found = observed_arrays({"y": value})["y"]
     assert type(found) is np.ndarray and found.dtype == np.float64
     np.testing.assert_array_equal(found, np.array(expected))
+
+
+def test_every_nan_is_the_same_nan() -> None:
+    """Equal data have equal bytes, by which a run is known."""
+    bits = np.array([0x7FF8000000000000, 0xFFF8000000000123, 0x7FF0000000000001], dtype=np.uint64)
+    found = observed_arrays({"y": bits.view(np.float64)})["y"]
+    assert found.tobytes() == np.full(3, np.nan).tobytes()
+
+
+def test_only_data_without_any_number_are_worth_a_warning() -> None:
+    warn_of_nothing_observed({"y": np.array([NAN, 0.5]), "z": np.array(NAN)})
+    warn_of_nothing_observed({})  # a simulator that observes nothing is asked for nothing
+    with pytest.warns(ObservationWarning, match="every number in observe is NaN, so .* the result is the prior"):
+        warn_of_nothing_observed({"y": np.array([NAN, NAN]), "z": np.array(NAN)})
 
 
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant == 52, reason="long double is a double here")
@@ -146,11 +190,12 @@ def test_torch() -> None:
     torch = pytest.importorskip("torch")
     np.testing.assert_array_equal(observed_arrays({"y": torch.tensor([[1.0, 2.0]])})["y"], [[1.0, 2.0]])
     assert observed_arrays({"y": torch.tensor(True)})["y"] == 1.0
+    np.testing.assert_array_equal(observed_arrays({"y": torch.tensor([1.0, NAN])})["y"], [1.0, NAN])
     refused: list[Callable[[], Any]] = [
         lambda: torch.tensor([1.0 + 2.0j]),
         lambda: torch.tensor([1.0], requires_grad=True),
         lambda: torch.eye(2).to_sparse(),
-        lambda: torch.tensor([float("nan")]),
+        lambda: torch.tensor([float("inf")]),
     ]
     for make in refused:
         with pytest.raises((TypeError, ValueError), match=r"observe\['y'\]"):
@@ -161,10 +206,18 @@ def test_pandas() -> None:
     pandas = pytest.importorskip("pandas")
     for series in (pandas.Series([1.0, 2.0]), pandas.Series([1, 2], dtype="Int64"), pandas.Series([1.0, 2.0]).array):
         np.testing.assert_array_equal(observed_arrays({"y": series})["y"], [1.0, 2.0])
-    refused = [
+    for series in (
         pandas.Series([1.0, None]),
         pandas.Series([1, None], dtype="Int64"),
+        pandas.Series([1, None], dtype="Int64").array,
+        pandas.Series([1.0, pandas.NA], dtype=object),
+        [1.0, pandas.NA],
+    ):
+        np.testing.assert_array_equal(observed_arrays({"y": series})["y"], [1.0, NAN])
+    refused = [
         pandas.Series(["1.0"]),
+        pandas.Series([pandas.NaT]),
+        [1.0, pandas.NaT],
         pandas.Series(pandas.to_datetime(["2024-01-01"])),
         pandas.Series(pandas.to_datetime(["2024-01-01"]).tz_localize("UTC")),
         pandas.DataFrame({"a": [1.0], "b": ["x"]}),
@@ -178,10 +231,7 @@ def test_xarray() -> None:
     xarray = pytest.importorskip("xarray")
     good = xarray.DataArray([[1.0, 2.0]], dims=("a", "b"))
     np.testing.assert_array_equal(observed_arrays({"y": good})["y"], [[1.0, 2.0]])
-    for bad in (
-        good.where(good > 1.5),
-        xarray.Dataset({"a": good}),
-        xarray.DataArray(np.ma.masked_array([1.0], [True])),
-    ):
-        with pytest.raises((TypeError, ValueError), match=r"observe\['y'\]"):
-            observed_arrays({"y": bad})
+    for missing in (good.where(good > 1.5), xarray.DataArray(np.ma.masked_array([[1.0, 2.0]], [[True, False]]))):
+        np.testing.assert_array_equal(observed_arrays({"y": missing})["y"], [[NAN, 2.0]])
+    with pytest.raises((TypeError, ValueError), match=r"observe\['y'\]"):
+        observed_arrays({"y": xarray.Dataset({"a": good})})

@@ -38,6 +38,13 @@ _NO_MATTER = {
     "--seconds",
     "--phases",
     "--costs",
+    "--check-data",  # looks at the data only
+    "--refine",  # these make the network that the advice names
+    "--refine-rounds",
+    "--refine-traces",
+    "--refine-steps",
+    "--refined-out",
+    "--adapt",
 }
 
 
@@ -69,6 +76,7 @@ def test_data_that_fit_a_command_line() -> None:
     assert words is not None
     arguments = _parser().parse_args(["replay", "./sim", "--seed", "1", "--trace", "0", *words])
     assert arguments.observe == [("y", -1 / 3), ("many", [1e300, 2.0, 5e-324])]
+    assert observe_options({"y": np.array([0.5, np.nan])}) == ("--observe", "y=0.5,nan")
     for name, array in {
         "a=b": np.zeros(1),
         "image": np.zeros((2, 2)),

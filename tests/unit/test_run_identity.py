@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -134,6 +135,11 @@ def test_data_are_known_by_their_bits() -> None:
     assert one != data_identity({"y": np.array([0.1, np.nextafter(0.2, 1)])})
     assert one != data_identity({"y": np.array([[0.1, 0.2]])})
     assert digest({"a": 1, "b": one}) == digest({"b": one, "a": 1})
+    # NaN equals nothing, itself included, and comes back from JSON as another object
+    missing = data_identity({"y": np.array([0.1, np.nan])})
+    there = json.loads(json.dumps(missing, allow_nan=False))
+    assert there == missing and not differences({"observe": there}, {"observe": missing})
+    assert differences({"observe": there}, {"observe": one}) == ["observe: y changed ([0.1, 'nan'] -> [0.1, 0.2])"]
     long = data_identity({"y": np.zeros(1000)})
     assert "values" not in long["y"]
 

@@ -72,7 +72,7 @@ def edited(frame: bytes, dtype: str, field: str, value: object, at: int = 0) -> 
         (framed(Message.DONE)[:23], "23 bytes"),
         (framed(Message.DONE, magic=7), "magic 0x00000007"),
         (framed(99), "type 99 is unknown"),
-        (framed(Message.DONE, version=1), "DONE: protocol version 1, we speak 3 to 3"),
+        (framed(Message.DONE, version=1), "DONE: protocol version 1, we speak 4 to 4"),
         (framed(Message.DONE, version=0), "DONE: protocol version 0"),
         (framed(Message.DONE, size=25), "DONE: size 25, but the frame has 24 bytes"),
     ],
@@ -103,7 +103,7 @@ def test_hello_and_welcome() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("version_min", 4, "version_min 4 is above version_max 3"),
+        ("version_min", 5, "version_min 5 is above version_max 4"),
         ("workers", 0, "workers is 0"),
         ("token", 7, "token is not 32 hex digits"),
     ],
@@ -113,16 +113,16 @@ def test_a_wrong_hello_is_refused(field: str, value: int, says: str) -> None:
         wire.decode_hello(edited(wire.encode_hello(HELLO), "hello", field, value))
 
 
-@pytest.mark.parametrize("versions", [(4, 5), (1, 2)])
+@pytest.mark.parametrize("versions", [(5, 6), (1, 3)])
 def test_versions_that_do_not_meet(versions: tuple[int, int]) -> None:
     hello = HELLO._replace(version_min=versions[0], version_max=versions[1])
-    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 3 to 3: rebuild"):
+    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 4 to 4: rebuild"):
         wire.choose_version(hello)
 
 
 # ---- RUN -------------------------------------------------------------------------------------------------------------
 
-finite = st.floats(allow_nan=False, allow_infinity=False)
+observed_numbers = st.floats(allow_nan=True, allow_infinity=False)  # NaN: not observed
 names = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=40)
 
 
@@ -157,7 +157,7 @@ def assert_same_run(read: wire.RunConfig, config: wire.RunConfig) -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(
-    observed=st.dictionaries(names, st.lists(finite, min_size=1, max_size=5), max_size=4),
+    observed=st.dictionaries(names, st.lists(observed_numbers, min_size=1, max_size=5), max_size=4),
     seed=st.integers(0, 2**64 - 1),
     n=st.integers(1, 2**40),
     budgets=st.dictionaries(names, wanted, max_size=4),
@@ -210,6 +210,13 @@ def test_a_wrong_run_is_refused(field: str, value: float, says: str) -> None:
     frame = wire.encode_run(wire.RunConfig(1, 1, flags, wanted=wire.Wanted(1, 1), observed={"y": np.ones(2)}), 1)
     with pytest.raises(ProtocolError, match=says):
         wire.decode_run(edited(frame, "run", field, value))
+
+
+def test_an_infinite_observation_is_refused() -> None:
+    for value in (np.inf, -np.inf):
+        frame = wire.encode_run(wire.RunConfig(1, 1, RunFlag.POSTERIOR, observed={"y": np.array([np.nan, value])}), 1)
+        with pytest.raises(ProtocolError, match="an observed value is infinite"):
+            wire.decode_run(frame)
 
 
 def test_where_traces_are_in_a_run() -> None:

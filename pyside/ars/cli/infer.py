@@ -31,6 +31,7 @@ from ars.cli.options import (
     not_negative,
     open_simulator,
 )
+from ars.cli.refine_words import add_refinement, refinement_of
 from ars.inference.options import PosteriorOptions
 from ars.store.saved import SUFFIXES, check_netcdf
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from ars.errors import RunInterrupted, StorageError
     from ars.network.facade import Network
     from ars.posterior import Posterior
+    from ars.results.data_check import DataCheck
+    from ars.simulator import Simulator
 
 HELP = "Infer what a simulator did, given data."
 _TRACES = 10_000  # unless told otherwise
@@ -78,10 +81,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_continuations(parser)
     add_limits(parser)
     add_listen(parser)
+    add_refinement(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     group = parser.add_argument_group("what is printed and required")
     group.add_argument(
         "--json", action="store_true", help="print one JSON document instead of text; NaN and infinity are null"
+    )
+    group.add_argument(
+        "--check-data",
+        type=at_least(800),
+        nargs="?",
+        const=1000,
+        metavar="N",
+        help="afterwards, compare the data with N prior draws (default: 1,000), and name what stands out",
     )
     group.add_argument(
         "--require-ess", type=not_negative, metavar="N", help="exit with 3 if fewer than N traces are effective"
@@ -104,7 +116,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
+def add_data(parser: argparse.ArgumentParser, *, in_loops: bool = True) -> None:
     """What is observed, and what proposes."""
     parser.add_argument("--network", type=Path, metavar="FILE", help="from ars train; without it the prior proposes")
     parser.add_argument(
@@ -113,14 +125,20 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_observed,
         metavar="NAME=X[,X...]",
-        help="data; may be repeated",
+        help="data; nan means not observed; may be repeated",
     )
-    parser.add_argument("--observe-file", type=Path, metavar="FILE", help="data: .json, name -> numbers, or .npz")
     parser.add_argument(
-        "--in-loops",
-        choices=get_args(InLoops),
-        help=f"who proposes in loops (default: {PosteriorOptions.in_loops})",
+        "--observe-file",
+        type=Path,
+        metavar="FILE",
+        help="data: .json, name -> numbers, or .npz; null in a .json list and NaN mean not observed",
     )
+    if in_loops:
+        parser.add_argument(
+            "--in-loops",
+            choices=get_args(InLoops),
+            help=f"who proposes in loops (default: {PosteriorOptions.in_loops})",
+        )
 
 
 def run_options(arguments: argparse.Namespace, standard: str = "auto") -> dict[str, Any]:
@@ -147,6 +165,16 @@ def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     if arguments.budget is not None and not isinstance(budget := parsed(arguments.budget), AutoBudget):
         words += words_of(budget)
     return tuple(words)
+
+
+def _replayed_with(arguments: argparse.Namespace) -> tuple[str, ...] | None:
+    """The options with which ``ars replay`` repeats a trace of this command. None: no command does, because the refined
+    network that proposed it is in no file."""
+    if not (arguments.refine or arguments.adapt):
+        return given_options(arguments)
+    if arguments.refined_out is None:
+        return None
+    return given_options(argparse.Namespace(**{**vars(arguments), "network": arguments.refined_out}))
 
 
 def _number(text: str) -> float | int:
@@ -261,7 +289,8 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
         if arguments.out is not None:  # before anything is printed: nobody may be there to read it
             partial.save(arguments.out)
             print(f"ars infer: the finished traces are in {arguments.out}", file=sys.stderr)
-        print(document(partial.diagnostics(), complete=False) if arguments.json else partial.summary())
+        shown = document(partial, partial.diagnostics(), complete=False) if arguments.json else None
+        print(partial.summary("command line") if shown is None else shown)
     if arguments.resume is not None:
         print(f"the finished traces are in {arguments.resume}; the same command goes on with them", file=sys.stderr)
     return 130
@@ -292,12 +321,13 @@ def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posteri
     return post, complete
 
 
-def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> Posterior:
-    options = run_options(arguments)
+def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Posterior, DataCheck | None]:
+    """The posterior, and the comparison of the data with prior draws if one is asked for."""
+    options = refinement_of(arguments) | run_options(arguments)
     with open_simulator(arguments) as sim:
-        sim._runs.options = given_options(arguments)
+        sim._runs.options = _replayed_with(arguments)
         try:
-            return sim.posterior(
+            post = sim.posterior(
                 data,
                 arguments.traces,
                 seed=arguments.seed,
@@ -308,6 +338,19 @@ def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> Posterior
             )
         except (ValueError, TypeError) as error:
             raise UsageError(str(error)) from error
+        return post, None if arguments.check_data is None else _checked(sim, arguments, data, post.run.seed)
+
+
+def _checked(sim: Simulator, arguments: argparse.Namespace, data: dict[str, Any], seed: int) -> DataCheck | None:
+    """The data compared with prior draws, a run of its own. Whatever goes wrong with it costs no result."""
+    from ars.errors import ArsError, RunInterrupted
+
+    draws = {"seed": seed, "on_failure": arguments.on_failure, "progress": not arguments.quiet}
+    try:
+        return sim.check_data(data, arguments.check_data, **draws)
+    except (ArsError, ValueError, RunInterrupted) as error:
+        print(f"ars infer: the data were not checked: {error}", file=sys.stderr)
+        return None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -318,8 +361,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.traces is None:
         arguments.traces = MOST_TRACES_UNTIL if _at_most(arguments) else _TRACES
     kept = complete = True
+    check: DataCheck | None = None
     try:
-        post = _posterior(arguments, data)
+        post, check = _posterior(arguments, data)
     except RunInterrupted as interrupt:
         return _interrupted(arguments, interrupt)
     except StorageError as error:
@@ -331,7 +375,8 @@ def run(arguments: argparse.Namespace) -> int:
             post.save(arguments.out)  # before anything is printed: nobody may be there to read it
         except Exception as error:  # whatever it is, the results are shown first
             failed = error
-    code = _show(post, arguments, complete=complete, written=arguments.out is not None and failed is None)
+    written = arguments.out is not None and failed is None
+    code = _show(post, check, arguments, complete=complete, written=written)
     if failed is not None:
         raise failed
     if not complete:
@@ -347,7 +392,9 @@ def _missed_error(post: Posterior, wanted: float | None) -> list[str]:
     return [f"the relative error is {reached:.2g}, but --error {wanted:g}"]
 
 
-def _show(post: Posterior, arguments: argparse.Namespace, *, complete: bool, written: bool) -> int:
+def _show(
+    post: Posterior, check: DataCheck | None, arguments: argparse.Namespace, *, complete: bool, written: bool
+) -> int:
     """Prints the results. Returns the exit code."""
     from ars.cli.show import document, missed_requirements, table
 
@@ -360,9 +407,9 @@ def _show(post: Posterior, arguments: argparse.Namespace, *, complete: bool, wri
     missed = missed_requirements(assessed, arguments.require_ess, arguments.require_k)
     missed += _missed_error(post, arguments.error)
     if arguments.json:
-        print(document(assessed, complete=complete, missed=missed))
+        print(document(post, assessed, complete=complete, missed=missed, check=check))
     else:
-        print(post.summary())
+        print(post.summary("command line", check))
         print(table(assessed))
         if written:
             print(f"seed {post.run.seed}; written to {arguments.out}")

@@ -79,6 +79,21 @@ def positive(text: str) -> float:
     return number
 
 
+def between(low: float, high: float) -> Callable[[str], float]:
+    """A number from low to high, for argparse."""
+
+    def number(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is not from {low:g} to {high:g}")
+        return value
+
+    return number
+
+
 def not_negative(text: str) -> float:
     """0 or a positive number, for argparse."""
     return 0.0 if text.strip() in ("0", "0.0") else positive(text)
@@ -179,7 +194,7 @@ def _kind_of(setting: Setting) -> dict[str, Any]:
         return {"choices": setting.choices}
     if setting.whole:
         return {"type": at_least(int(setting.least), int(setting.most)), "metavar": "N"}
-    return {"type": positive, "metavar": "X"}
+    return {"type": positive if setting.positive else between(setting.least, setting.most), "metavar": "X"}
 
 
 def given_settings(arguments: argparse.Namespace, config: type) -> dict[str, Any]:

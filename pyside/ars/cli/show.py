@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from typing import TYPE_CHECKING
 
 from ars.diagnostics import shown_ess
 from ars.results.assessment import RunDiagnostics, ValueDiagnostics
+
+if TYPE_CHECKING:
+    from ars.posterior import Posterior
+    from ars.results.data_check import DataCheck
 
 __all__ = ["document", "missed_requirements", "table"]
 
@@ -14,11 +19,15 @@ _LEGEND = """s.e.: standard error of the mean. ESS: effective traces that determ
 it must be below 0.7, or less with fewer than 2,200 traces. !: a reason not to trust the row."""
 
 
-def _row(value: ValueDiagnostics) -> str:
+_SMOOTHED = "smoothed: mean with Pareto-smoothed weights, slightly biased, with less variance."
+
+
+def _row(value: ValueDiagnostics, smoothed: bool) -> str:
     low, middle, high = (quantile.value for quantile in value.quantiles)
     warning = f"  ! {'; '.join(value.warnings)}" if value.warnings else ""
+    beside = f" {value.smoothed_mean:12.6g}" if smoothed else ""
     return (
-        f"{value.name:24} {value.mean:12.6g} {value.mean_error:10.2g} {low:12.6g} {middle:12.6g} {high:12.6g} "
+        f"{value.name:24} {value.mean:12.6g} {value.mean_error:10.2g}{beside} {low:12.6g} {middle:12.6g} {high:12.6g} "
         f"{shown_ess(value.specific_ess):>10} {value.specific_pareto_k:6.2f}{warning}"
     )
 
@@ -44,8 +53,11 @@ def table(assessed: RunDiagnostics) -> str:
     weighting = usual[0]
     if weighting.ess == 0.0:
         return f"no trace has weight: all {assessed.traces:,} weights are 0, so there is no posterior"
-    title = f"{'':24} {'mean':>12} {'s.e.':>10} {'5%':>12} {'50%':>12} {'95%':>12} {'ESS':>10} {'k':>6}"
-    return "\n".join([title, *(_row(value) for value in weighting.values), _LEGEND])
+    smoothed = weighting.smoothing_matters
+    beside = f" {'smoothed':>12}" if smoothed else ""
+    title = f"{'':24} {'mean':>12} {'s.e.':>10}{beside} {'5%':>12} {'50%':>12} {'95%':>12} {'ESS':>10} {'k':>6}"
+    legend = [_LEGEND, _SMOOTHED] if smoothed else [_LEGEND]
+    return "\n".join([title, *(_row(value, smoothed) for value in weighting.values), *legend])
 
 
 def missed_requirements(assessed: RunDiagnostics, least_ess: float | None, largest_k: float | None) -> list[str]:
@@ -77,22 +89,39 @@ def missed_requirements(assessed: RunDiagnostics, least_ess: float | None, large
     return found
 
 
-def document(assessed: RunDiagnostics, *, complete: bool = True, missed: list[str] | None = None) -> str:
+def document(
+    post: Posterior,
+    assessed: RunDiagnostics,
+    *,
+    complete: bool = True,
+    missed: list[str] | None = None,
+    check: DataCheck | None = None,
+) -> str:
     """Make one JSON document of a run's diagnostics.
 
     Parameters
     ----------
+    post : Posterior
+        The run, for its advice.
     assessed : RunDiagnostics
     complete : bool
         Whether the run came to its end (default: True).
     missed : list of str, optional
         Requirements that were missed.
+    check : DataCheck, optional
+        The data compared with prior draws.
 
     Returns
     -------
     str
-        An object with ``complete``, ``missed_requirements`` and the fields of ``RunDiagnostics``. NaN and infinity are
-        null.
+        An object with ``complete``, ``missed_requirements``, ``advice``, ``data_check`` and the fields of
+        ``RunDiagnostics``. NaN and infinity are null.
     """
-    content = {"complete": complete, "missed_requirements": missed or [], **assessed.to_dict()}
+    content = {
+        "complete": complete,
+        "missed_requirements": missed or [],
+        **assessed.to_dict(),
+        "advice": [step._asdict() for step in post.advice(check)],
+        "data_check": None if check is None else check.to_dict(),
+    }
     return json.dumps(content, indent=2, allow_nan=False)

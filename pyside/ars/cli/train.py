@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser, needed=False)
     add_workers(parser)
     add_settings(parser, TrainingConfig, "traces")
-    add_settings(parser, NetworkConfig, "lstm_dim", "lstm_depth", "components")
+    add_settings(parser, NetworkConfig, "lstm_dim", "lstm_depth", "components", "series")
     add_settings(parser, TrainingConfig, "batch_size", "lr", "held_out", "patience")
     add_seed(parser)
     add_limits(parser)
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", type=at_least(1), metavar="N", help="first record N traces into the folder of --data"
     )
-    add_settings(parser, TrainingConfig, "train_on", "max_rejected")
+    add_settings(parser, TrainingConfig, "train_on", "max_rejected", "missing")
     parser.add_argument("--resume", action="store_true", help="go on with the training of --out, if it has one")
     parser.add_argument(
         "--shape",

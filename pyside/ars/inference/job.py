@@ -87,6 +87,7 @@ class Job:
         progress: Progress,
         lease: int,
         stack: contextlib.ExitStack,
+        quiet: bool = False,
     ) -> None:
         self.asked = asked
         self.seed = seed
@@ -103,7 +104,7 @@ class Job:
         self._incidents: list[Failure] = []
         self._simulator: Mapping[str, Any] | None = None
         self._folders: dict[str, KeptRun] = {}
-        self._quiet = False
+        self._quiet = quiet
         self._unkept: StorageError | None = None
         self._recorders: list[Recorder] = []
         self._done = 0  # traces, for the progress bar

@@ -42,6 +42,7 @@ class PosteriorOptions:
     first_trace: int = 0
     resume: str | os.PathLike[str] | None = None
     ask_ahead: bool | None = None  # None: with a network
+    priors: bool = False  # traces come with the parameters of their priors: what a network is trained on
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "traces", number_of_traces(self.traces))
@@ -66,6 +67,7 @@ class PosteriorOptions:
         flags |= RunFlag(0) if proposer.asks else RunFlag.PROPOSE_PRIOR
         flags |= RunFlag.LOOPS_PRIOR if self.in_loops == "prior" else RunFlag(0)
         flags |= RunFlag.ESTIMATE if estimates else RunFlag(0)
+        flags |= RunFlag.RECORD_PRIORS if self.priors else RunFlag(0)
         return flags | (RunFlag.ASK_AHEAD if estimates and ahead else RunFlag(0))
 
     def info(
@@ -89,6 +91,8 @@ class PosteriorOptions:
             proposed=proposed,
             budget=budget_to_json(budget),
             exact=exact,
+            defensive=0.0 if self.network is None else self.network.config.defensive,
+            refined=self.network is not None and "refinement" in self.network.training,
         )
 
 

@@ -13,6 +13,7 @@ from ars.inference.job import Job, resumed_seed
 from ars.inference.options import PosteriorOptions
 from ars.inference.phases import posterior_in_phases
 from ars.inference.stopping import posterior_to_target
+from ars.observed import warn_of_nothing_observed
 from ars.posterior import Posterior
 from ars.progress import Progress
 from ars.runs import Runs
@@ -28,10 +29,13 @@ def infer(
     progress: Progress,
     *,
     estimates_the_prior: bool = False,
+    quiet: bool = False,
 ) -> Posterior:
-    """Runs what was asked for. Without a seed: that of the folder to resume, or a random one."""
+    """Runs what was asked for. Without a seed: that of the folder to resume, or a random one. ``quiet``: the result
+    is one step of something else, which warns in its own words."""
     if seed is None and asked.resume is not None:
         seed = resumed_seed(asked.resume)
+    warn_of_nothing_observed(asked.data)
     with contextlib.ExitStack() as stack:
         stack.callback(progress.close)
         proposer = runs.proposer(asked, lease)
@@ -47,6 +51,7 @@ def infer(
             progress=progress,
             lease=lease,
             stack=stack,
+            quiet=quiet,
         )
         return posterior_of(job)
 

@@ -6,18 +6,27 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 from torch import nn
 
 from ars._native import SiteKind
+from ars.arguments import ON_FAILURE, InLoops, OnFailure, observed_arrays
 from ars.columns import Site
-from ars.config import NetworkConfig
+from ars.config import NetworkConfig, RefineConfig, chosen
 from ars.errors import CheckpointError
 from ars.network.checkpoint import load_network, save_network
 from ars.network.model.core import ProposalNetwork
 from ars.network.model.vocabulary import Vocabulary
 from ars.network.train.history import TrainingHistory
+from ars.progress import Progress
+from ars.store.identity import data_identity
+
+if TYPE_CHECKING:
+    from ars.proposal_draws import ProposalDraws
+    from ars.simulator import Simulator
 
 __all__ = ["Network"]
 
@@ -55,6 +64,104 @@ class Network:
         """The observations that it was trained for."""
         return self.network.observation_shapes
 
+    @property
+    def refinement(self) -> Mapping[str, Any] | None:
+        """How it was refined for one observation: ``rounds``, ``ess_share`` before and after, ``observation``, and so
+        on; None if it was not."""
+        found = self.training.get("refinement")
+        return found if isinstance(found, Mapping) else None
+
+    def other_data(self, data: Mapping[str, npt.NDArray[np.float64]]) -> list[str]:
+        """The names of the observations that are not those that it was refined for; empty if it was not refined."""
+        about = self.refinement
+        if about is None or not about.get("improved"):
+            return []
+        there, mine = dict(about.get("observation", {})), data_identity(data)
+        return sorted(name for name in {*there, *mine} if _flat(there.get(name)) != _flat(mine.get(name)))
+
+    # ---- one observation ---------------------------------------------------------------------------------------------
+
+    def refine(
+        self,
+        simulator: Simulator,
+        observe: Mapping[str, npt.ArrayLike],
+        traces: int | None = None,
+        rounds: int | None = None,
+        seed: int | None = None,
+        *,
+        config: RefineConfig | None = None,
+        in_loops: InLoops = "proposal",
+        on_failure: OnFailure = ON_FAILURE,
+        out: str | os.PathLike[str] | None = None,
+        resume: str | os.PathLike[str] | None = None,
+        threads: int | None = None,
+        progress: bool | Progress | None = None,
+    ) -> Network:
+        """A network that is specialised to one observation; this one stays as it is.
+
+        Rounds of importance sampling and training: each draws traces with the latest network, and trains it on those
+        of all rounds, weighted as draws from the mixture of the rounds' proposals. Use other seeds for the posterior
+        that you report; ``Simulator.posterior(refine=True)`` does.
+
+        Parameters
+        ----------
+        simulator : Simulator
+            The simulator that the network was trained on.
+        observe : mapping
+            The observation, name -> a number or an array.
+        traces, rounds, seed
+            Single settings, which replace those of ``config``; ``RefineConfig`` explains them.
+        config : RefineConfig, optional
+            All settings together (default: ``RefineConfig()``).
+        in_loops : {"proposal", "prior"}
+            "prior" refines for runs with ``in_loops="prior"``: draws inside loops are left alone (default:
+            "proposal").
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, or leave it out (default: "raise").
+        out : path, optional
+            File for the refined network (default: none).
+        resume : path, optional
+            Folder that keeps every finished round. The same call goes on with those of an interrupted refinement, and
+            gives the same network (default: none).
+        threads : int, optional
+            Threads (default: as many as torch uses).
+        progress : bool or Progress, optional
+            True shows a progress bar and the ESS of each round on stderr (default: none).
+
+        Returns
+        -------
+        Network
+            The network of the best round by fresh traces; a copy of this one, with a RefinementWarning, if none was
+            better. ``refinement`` tells how it went.
+
+        Raises
+        ------
+        StorageError
+            If ``out`` or ``resume`` cannot be written, or ``resume`` keeps another refinement.
+        RunInterrupted
+            On Ctrl-C. ``resume`` has the finished rounds.
+
+        Examples
+        --------
+        >>> best = network.refine(sim, {"y": 0.5}, seed=1)  # doctest: +SKIP
+        >>> post = sim.posterior({"y": 0.5}, 10_000, network=best, seed=2)  # doctest: +SKIP
+        """
+        from ars.network.refine.run import refined
+
+        settings = {"traces": traces, "rounds": rounds, "seed": seed}
+        return refined(
+            self,
+            simulator,
+            observed_arrays(observe),
+            chosen(RefineConfig, "config", config, settings),
+            in_loops=in_loops,
+            on_failure=on_failure,
+            out=out,
+            resume=resume,
+            threads=threads,
+            progress=progress,
+        )
+
     # ---- files -------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -81,6 +188,50 @@ class Network:
             return cls(network, history, [str(word) for word in header["simulator"]], header["training"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path}: its header is incomplete: {error!r}") from error
+
+    # ---- draws without weights ---------------------------------------------------------------------------------------
+
+    def posterior_without_weights(
+        self,
+        simulator: Simulator,
+        observe: Mapping[str, npt.ArrayLike],
+        traces: int,
+        seed: int | None = None,
+        *,
+        on_failure: OnFailure = ON_FAILURE,
+        progress: bool | Progress | None = None,
+    ) -> ProposalDraws:
+        """Draw from the network's proposals and leave out the weights: fast, and biased by an unknown amount.
+
+        The first rung of the ladder in docs/when-k-is-too-large.md, for a look at what the network believes. Use
+        ``simulator.posterior(observe, traces, network=network)`` for anything that counts.
+
+        Parameters
+        ----------
+        simulator : Simulator
+            The simulator that the network was trained for.
+        observe : mapping
+            Name -> a number or an array.
+        traces : int
+            Number of draws.
+        seed : int, optional
+            Seed (default: random). The draws are those of ``simulator.posterior`` with the same seed.
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, or leave it out (default: "raise").
+        progress : bool or Progress, optional
+            True shows a progress bar on stderr (default: none).
+
+        Returns
+        -------
+        ProposalDraws
+            Not a ``Posterior``: it has no weights, evidence or errors. Inside rejection loops, accepted draws.
+        """
+        from ars.proposal_draws import ProposalDraws
+
+        post = simulator.posterior(
+            observe, traces, network=self, budget=None, seed=seed, on_failure=on_failure, progress=progress
+        )
+        return ProposalDraws.of(post)
 
     # ---- whose network -----------------------------------------------------------------------------------------------
 
@@ -113,7 +264,14 @@ class Network:
         size = sum(parameter.numel() for parameter in self.network.parameters())
         of = f" of {shlex.join(self.simulator)}" if self.simulator else ""
         trained = f", {self.history[-1].traces:,} traces" if len(self.history) else ", not trained"
+        if self.refinement is not None and self.refinement.get("improved"):
+            trained += ", refined for one observation"
         return (
             f"<Network{of}: LSTM {c.lstm_dim} x {c.lstm_depth}, {len(self.vocabulary)} sites, "
             f"{size / 1e6:.1f} M weights{trained}>"
         )
+
+
+def _flat(identity: Any) -> Any:
+    """Of an observation's identity, the part that does not depend on its shape: an image may be given flat."""
+    return identity.get("sha256") if isinstance(identity, Mapping) else None

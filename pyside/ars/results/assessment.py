@@ -25,6 +25,7 @@ from ars.diagnostics import (
     weighted_mean_error,
     weighted_quantile,
 )
+from ars.results.smoothing import smooth, smoothing_matters
 from ars.results.specific import specific_ess, specific_pareto_k, there, weighted_quantile_errors
 
 __all__ = [
@@ -87,6 +88,8 @@ class ValueDiagnostics:
         Shape of the tail of the same two. NaN: unknown; -inf: there is no tail.
     warnings : tuple of str
         Why not to trust the mean or its error; empty if nothing speaks against them.
+    smoothed_mean : float
+        Posterior mean with Pareto-smoothed weights: slightly biased, with less variance.
     """
 
     name: str
@@ -101,6 +104,7 @@ class ValueDiagnostics:
     pareto_k: float
     specific_pareto_k: float
     warnings: tuple[str, ...]
+    smoothed_mean: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,9 @@ class WeightingDiagnostics:
         Why not to trust the evidence or its error; empty if nothing speaks against them.
     values : tuple of ValueDiagnostics
         Results first, then latents, in the order of the simulator.
+    smoothed_log_evidence, smoothed_log_evidence_error, smoothed_ess : float
+        The same with Pareto-smoothed weights: slightly biased, with less variance. Equal to the plain numbers where
+        there is no tail to smooth.
     """
 
     method: str
@@ -147,6 +154,14 @@ class WeightingDiagnostics:
     note: str | None
     warnings: tuple[str, ...]
     values: tuple[ValueDiagnostics, ...] = ()
+    smoothed_log_evidence: float = math.nan
+    smoothed_log_evidence_error: float = math.nan
+    smoothed_ess: float = math.nan
+
+    @property
+    def smoothing_matters(self) -> bool:
+        """Whether the tail is so heavy that smoothed estimates are worth a look beside the plain ones."""
+        return smoothing_matters(self.pareto_k)
 
     @property
     def trusted(self) -> bool:
@@ -166,6 +181,15 @@ class WeightingDiagnostics:
             f"(log {_resolved(self.log_evidence, self.log_evidence_error)}, s.e. {error}); "
             f"{shown_ess(self.ess)} effective traces, {self.zero_share:.1%} of weights are 0; {tail}"
             + (f" [{self.note}]" if self.note else "")
+        )
+
+    def smoothed_line(self) -> str:
+        """The same with Pareto-smoothed weights, labelled as such."""
+        log, error = self.smoothed_log_evidence, self.smoothed_log_evidence_error
+        return (
+            f"Pareto-smoothed (slightly biased, less variance): evidence {_power(log, 6)} "
+            f"(log {_resolved(log, error)}, s.e. {'unknown' if math.isnan(error) else f'{error:.2g}'}), "
+            f"{shown_ess(self.smoothed_ess)} effective traces"
         )
 
 
@@ -262,9 +286,17 @@ def zero_share(log_weights: Floats) -> float:
 
 
 def assess_value(
-    name: str, kind: str, values: Floats, log_weights: Floats, levels: Sequence[float]
+    name: str,
+    kind: str,
+    values: Floats,
+    log_weights: Floats,
+    levels: Sequence[float],
+    smoothed: Floats | None = None,
 ) -> ValueDiagnostics:
-    """Estimate mean and quantiles of one number per trace, and say how far to trust them."""
+    """Estimate mean and quantiles of one number per trace, and say how far to trust them.
+
+    ``smoothed``: the Pareto-smoothed log weights, if a mean is to be estimated with them as well.
+    """
     x, weights = there(values, log_weights)
     effective = ess(weights) if len(x) else 0.0
     if not effective:
@@ -295,6 +327,7 @@ def assess_value(
         pareto_k=float(tail),
         specific_pareto_k=float(own_tail),
         warnings=warnings_of(least, tail, own_tail, what="" if least == effective else " determine this mean"),
+        smoothed_mean=math.nan if smoothed is None else weighted_mean(values, smoothed),
     )
 
 
@@ -318,8 +351,10 @@ def assess_weighting(
 ) -> WeightingDiagnostics:
     """Assess a weighting: its evidence, and every value, from (kind, name) to one number or row per trace."""
     evidence, effective, tail = log_evidence(log_weights), ess(log_weights), pareto_k(log_weights)
+    smoothed = smooth(log_weights).log_weights
+    again = log_evidence(smoothed)
     assessed = tuple(
-        assess_value(label, kind, column, log_weights, levels)
+        assess_value(label, kind, column, log_weights, levels, smoothed)
         for (kind, name), found in values.items()
         for label, column in _elements(name, found)
     )
@@ -339,4 +374,7 @@ def assess_weighting(
         note=note,
         warnings=(*warnings_of(effective, tail), *more),
         values=assessed,
+        smoothed_log_evidence=again.log_estimate,
+        smoothed_log_evidence_error=again.relative_error,
+        smoothed_ess=ess(smoothed),
     )

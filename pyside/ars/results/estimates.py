@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +13,20 @@ import numpy.typing as npt
 from ars import diagnostics
 from ars.columns import Columns, Floats, Key
 from ars.diagnostics import Evidence, ParetoK
-from ars.errors import FewTracesWarning
+from ars.errors import FewTracesWarning, WeightError
 from ars.results import assessment, specific
+from ars.results.advice import Advice, Interface, advice_lines, advise, enough
 from ars.results.assessment import RunDiagnostics
 from ars.results.continuations import continuation_line
 from ars.results.corrections import corrections_line
+from ars.results.seen import Seen, seen_of
+from ars.results.smoothing import Smoothed, smooth
 
 if TYPE_CHECKING:
     from ars.failures import Failures
     from ars.loops import Loops
-    from ars.posterior import AcceptanceOptions
+    from ars.posterior import AcceptanceOptions, Posterior
+    from ars.results.data_check import DataCheck
     from ars.results.run_info import RunInfo
 
 __all__ = ["Estimates"]
@@ -209,6 +214,24 @@ class Estimates:
         self._warn_of_few_traces(key, log_weights)
         return found
 
+    def smoothed(self, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]) -> Smoothed:
+        """Smooth the largest weights (PSIS): estimates with less variance and a slight bias, beside the plain ones.
+
+        Parameters
+        ----------
+        method : str, optional
+            Weighting (default: the run's own, see ``Posterior``).
+        **acceptance
+            ``pA`` and ``qA``, for "collapsed".
+
+        Returns
+        -------
+        Smoothed
+            With ``log_weights``, ``log_evidence()``, ``ess()``, ``mean("x")`` and ``quantile("x", q)``.
+        """
+        weights = smooth(self.log_weights(method, **acceptance))
+        return Smoothed(cast("Posterior", self), method or self.method, weights)
+
     def _warn_of_few_traces(self, key: Key, log_weights: Floats) -> None:
         """One warning, about the first element that has a reason for it."""
         assessed = assessment.assess_weighting("", log_weights, {("", str(key)): self[key]}, ()).values
@@ -268,11 +291,54 @@ class Estimates:
             self.run.simulator, self.run.seed, len(self), dict(self.failures), self.method, tuple(found)
         )
 
-    def summary(self) -> str:
-        """A few lines for a person: evidence, effective traces, tail and warnings per weighting, loops, failures."""
+    def advice(self, check: DataCheck | None = None) -> tuple[Advice, ...]:
+        """Say what to do next if the default weights are not good enough, based on what this run shows.
+
+        Parameters
+        ----------
+        check : DataCheck, optional
+            Result of ``simulator.check_data(observe)`` (default: the data were not compared with prior draws).
+
+        Returns
+        -------
+        tuple of Advice
+            Steps with ``kind``, ``reason``, ``python`` and ``command_line``, the most promising first. Empty if at
+            least 100 traces are effective and Pareto k is small enough, or if there are no weights to judge.
+            docs/when-k-is-too-large.md explains the steps.
+        """
+        return () if self._seen is None else advise(self._seen, check)
+
+    @cached_property
+    def _seen(self) -> Seen | None:
+        """What the run shows about itself: in full if that matters, None if there are no weights to judge."""
+        if not len(self):
+            return None
+        try:
+            log_weights = self.log_weights()
+        except WeightError:
+            return None
+        quick = Seen(len(self), diagnostics.ess(log_weights), diagnostics.pareto_k(log_weights))
+        return quick if enough(quick) else seen_of(cast("Posterior", self))
+
+    def summary(self, interface: Interface = "python", check: DataCheck | None = None) -> str:
+        """A few lines for a person: evidence, effective traces, tail and warnings per weighting, loops, next steps.
+
+        Parameters
+        ----------
+        interface : {"python", "command line"}
+            Whose calls advice names (default: "python").
+        check : DataCheck, optional
+            Result of ``simulator.check_data(observe)``, to be shown (default: none).
+
+        Returns
+        -------
+        str
+        """
         lines = [self._heading()]
         for weighting in self.diagnostics(values=()).weightings:
             lines += [weighting.line(), *(f"{'':9}! {warning}" for warning in weighting.warnings)]
+            if weighting.method == self.method and weighting.smoothing_matters:
+                lines.append(f"{'':9}{weighting.smoothed_line()}")
         if self.loops:
             lines.append(repr(self.loops))
         for line in (
@@ -282,4 +348,6 @@ class Estimates:
             lines += [line] if line else []
         if self.failures or self.failures.incidents:
             lines.append(str(self.failures))
-        return "\n".join(lines)
+        if check is not None and not check.alarm:
+            lines.append(f"data: {check.sentence()}")
+        return "\n".join([*lines, *advice_lines(self.advice(check), interface)])

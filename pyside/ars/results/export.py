@@ -22,23 +22,26 @@ import numpy as np
 from ars import diagnostics
 from ars._native import SiteKind
 from ars.arguments import integer
-from ars.columns import Array, Blocks, Floats, Integers, Site, squeezed
+from ars.columns import Array, Blocks, Columns, Floats, Integers, Site, squeezed
 
 if TYPE_CHECKING:
     import arviz
     import pandas as pd
     import xarray
 
-    from ars.posterior import Posterior
+    from ars.posterior import Posterior, Traces
 
 __all__ = [
+    "draws_tree",
     "library_version",
+    "netcdf_name",
     "table",
     "titles",
     "to_dataframe",
     "to_datatree",
     "to_inferencedata",
     "unique_names",
+    "value_columns",
     "write_csv",
     "write_npz",
 ]
@@ -98,13 +101,19 @@ def table(post: Posterior) -> dict[str, Array]:
     """The columns of a table with a row per trace: trace number, log weights, every instance of every site."""
     found: dict[str, Array] = {"trace": post.columns.traces["trace"].copy()}
     found.update({f"log_weight_{name}": weights for name, weights in post._available().items()})
-    blocks = Blocks(post.columns, many=True)
-    for name, site in unique_names(post.sites, found).items():
+    return found | value_columns(post.columns, post.sites, found)
+
+
+def value_columns(columns: Columns, sites: Sequence[Site], taken: Collection[str]) -> dict[str, Floats]:
+    """A column for every instance and element of every result and latent. ``taken`` are titles that are given away."""
+    found: dict[str, Floats] = {}
+    blocks = Blocks(columns, many=True)
+    for name, site in unique_names(sites, taken).items():
         block = blocks.of(site)
         _, count, width = block.shape
         flat = np.ascontiguousarray(block.reshape(len(block), count * width).T)
         for title, column in zip(titles(name, count, width), flat, strict=True):
-            while title in found:  # a site can be called like another one's instance
+            while title in found or title in taken:  # a site can be called like another one's instance
                 title += "_"
             found[title] = column
     return found
@@ -145,7 +154,7 @@ _LONGEST = 200  # characters of a name; netCDF takes 256 bytes, and dimensions a
 _DIMENSIONS = ("chain", "draw", "trace", "log_weight")  # names that a tree uses itself
 
 
-def _plain(name: str) -> str:
+def netcdf_name(name: str) -> str:
     """A name that netCDF and xarray take: slashes become dots, and of a very long address the end remains."""
     plain = _NOT_IN_NETCDF.sub(".", name).encode("utf-8", "replace").decode()[-_LONGEST:].strip()
     return plain if plain.strip(".") else f"site{plain}"
@@ -158,8 +167,8 @@ class _Variable(NamedTuple):
     values: Floats  # a row per trace
 
 
-def _variables(post: Posterior, taken: Collection[str]) -> Iterator[_Variable]:
-    names = unique_names(post.sites, taken, _plain)
+def _variables(post: Traces, taken: Collection[str]) -> Iterator[_Variable]:
+    names = unique_names(post.sites, taken, netcdf_name)
     used = {*names, *taken}
     blocks = Blocks(post.columns, many=True)
     for name, site in names.items():
@@ -193,10 +202,10 @@ def _drawn(post: Posterior, log_weights: Floats, draws: int | None, seed: int) -
     return diagnostics.resample(log_weights, draws, seed), ""
 
 
-def _observed(post: Posterior) -> dict[str, Any]:
+def _observed(post: Traces) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for name, given in post.observed.items():
-        plain = _plain(name)
+        plain = netcdf_name(name)
         while plain in data:
             plain += "_"
         data[plain] = (tuple(f"{plain}_dim_{i}" for i in range(given.ndim)), given, {"address": name})
@@ -250,7 +259,25 @@ def to_datatree(post: Posterior, draws: int | None, seed: int) -> xarray.DataTre
     return tree
 
 
-def _attributes(post: Posterior) -> Mapping[str, Any]:
+def draws_tree(drawn: Traces, group: str, about: Mapping[str, str]) -> xarray.DataTree:
+    """A tree whose group of this name holds draws that are not a posterior, with the data beside it."""
+    try:
+        import xarray
+    except ImportError as error:
+        raise ImportError("to_datatree needs xarray: pip install libars[arviz]") from error
+
+    variables = {
+        each.name: (("chain", "draw", *each.dims), each.values[None], {"address": each.site.address, **about})
+        for each in _variables(drawn, _DIMENSIONS)
+    }
+    coordinates = {"chain": [0], "draw": np.arange(len(drawn))}
+    found = xarray.Dataset(coords=coordinates, attrs=dict(about)).assign(variables)
+    tree = xarray.DataTree.from_dict({group: found, "observed_data": xarray.Dataset(_observed(drawn))})
+    tree.attrs.update({**_attributes(drawn), **about})
+    return tree
+
+
+def _attributes(post: Traces) -> Mapping[str, Any]:
     ours = library_version()
     return {
         "seed": post.run.seed,

@@ -48,7 +48,9 @@ def concat(cls: type[_T], parts: Sequence[_T]) -> _T:
 # ---- do they belong together? ----------------------------------------------------------------------------------------
 
 
-_COMPARED_LATER = frozenset({"runs_p", "tries_q", "budget", "exact", "proposals", "proposed", "build"})
+_COMPARED_LATER = frozenset(
+    {"runs_p", "tries_q", "budget", "exact", "proposals", "proposed", "build", "defensive", "refined"}
+)
 
 
 def _differences(one: Traces, other: Traces) -> list[str]:

@@ -124,7 +124,8 @@ def data_identity(arrays: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, An
     for name, array in arrays.items():
         found[name] = {"shape": list(array.shape), "sha256": _sha256(np.ascontiguousarray(array).tobytes())}
         if array.size <= _READABLE:
-            found[name]["values"] = array.reshape(-1).tolist()
+            numbers = array.reshape(-1).tolist()
+            found[name]["values"] = [number if number == number else "nan" for number in numbers]  # NaN equals nothing
     return found
 
 

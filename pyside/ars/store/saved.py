@@ -34,7 +34,7 @@ from ars.store.older import unknown
 if TYPE_CHECKING:
     from ars.posterior import Posterior
 
-__all__ = ["SUFFIXES", "check_netcdf", "load", "save"]
+__all__ = ["SUFFIXES", "check_netcdf", "load", "save", "whole_file"]
 
 SUFFIXES: Final = (".nc", ".npz", ".csv")
 _GROUP: Final = "ars_columns"
@@ -72,12 +72,12 @@ def save(post: Posterior, path: str | os.PathLike[str]) -> None:
         raise ValueError(f"{target} must end in {', '.join(SUFFIXES)}")
     if target.suffix == ".nc":
         check_netcdf()
-    with _whole(target) as temporary:
+    with whole_file(target) as temporary:
         writers[target.suffix](post, temporary)
 
 
 @contextlib.contextmanager
-def _whole(target: Path) -> Iterator[Path]:
+def whole_file(target: Path) -> Iterator[Path]:
     """A path to write to. The file there takes its place when it is complete and on the disk."""
     try:
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:

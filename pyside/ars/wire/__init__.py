@@ -31,6 +31,7 @@ from ars.wire.steps import (
     decode_steps,
     encode_probe,
     encode_replies,
+    given,
 )
 from ars.wire.traces import decode_traces
 
@@ -67,4 +68,5 @@ __all__ = [
     "encode_run",
     "encode_sites",
     "encode_welcome",
+    "given",
 ]

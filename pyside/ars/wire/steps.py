@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,6 +23,13 @@ _QUESTION_AT = _STEP.fields["state"][1]  # before it are the size, the ticket an
 
 PRIOR: bytes = np.array([(DistKind.PRIOR, 0, 0)], dtype=_DIST).tobytes()
 """The proposal "whatever the prior is", encoded."""
+
+_GIVEN: bytes = np.array([(DistKind.GIVEN, 0, 1)], dtype=_DIST).tobytes()
+
+
+def given(value: float) -> bytes:
+    """The answer "take this value", encoded; it stands where a proposal would."""
+    return _GIVEN + struct.pack("<d", value)
 
 
 @dataclass(frozen=True, slots=True)

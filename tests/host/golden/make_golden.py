@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MAGIC = 0x31535241
-VERSION = 3
+VERSION = 4
 (HELLO, WELCOME, RUN, SITES, STEPS, REPLIES, TRACES, DONE, CANCEL, QUIT, ERROR) = range(1, 12)
 POSTERIOR, PROPOSE_PRIOR, LOOPS_PRIOR, ESTIMATE, RECORD_PRIORS, RECORD_REJECTED, ASK_AHEAD = 1, 2, 4, 8, 16, 32, 64
 REWIND, CHECK, PILOT = 128, 256, 512
 SAMPLE, OBSERVE, RESULT, LOOP = 1, 2, 3, 4
-UNIFORM, NORMAL, CATEGORICAL, TRUNCATED_NORMAL, SCALED_BETA, MIXTURE, PRIOR = 1, 2, 4, 12, 13, 14, 15
+UNIFORM, NORMAL, CATEGORICAL, TRUNCATED_NORMAL, SCALED_BETA, MIXTURE, PRIOR, GIVEN = 1, 2, 4, 12, 13, 14, 15, 16
 NO_SITE = 0x7FFFFFFF
 NAN, INF = float("nan"), float("inf")
 
@@ -253,6 +253,8 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
     yield "hello", [hello()]
     yield "welcome", [welcome()]
     yield "run", [run(observed={b"y": [0.5, -1.0], "donn\u00e9es".encode(): [3.0]})]
+    other_nan = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000123))[0]
+    yield "run_missing", [run(9, observed={b"y": [0.5, NAN, other_nan], b"z": [NAN]})]
     yield "run_prior", [run(2, flags=PROPOSE_PRIOR | RECORD_PRIORS, tries_q=0, runs_p=0, timeout=0.0)]
     yield "run_ahead", [run(4, flags=POSTERIOR | ESTIMATE | ASK_AHEAD)]
     recording = PROPOSE_PRIOR | RECORD_PRIORS | RECORD_REJECTED
@@ -278,6 +280,7 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
                 reply(20, dist(PRIOR), flags=1),
                 reply(21, dist(TRUNCATED_NORMAL, 0.0, 1.0, 0.0, INF)),
                 reply(22, dist(CATEGORICAL, 0.25, 0.25, 0.5)),
+                reply(23, dist(GIVEN, -0.5)),
             )
         ],
     )
@@ -293,8 +296,8 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
 
 def broken_frames() -> Iterator[tuple[str, str, bytes]]:
     yield "bad_magic", "magic", frame(QUIT, magic=0x32535241)
-    yield "bad_version", "version 4 outside HELLO, WELCOME and ERROR", frame(QUIT, version=4)
-    yield "bad_version_older", "version 2 outside HELLO, WELCOME and ERROR", frame(QUIT, version=2)
+    yield "bad_version", "version 5 outside HELLO, WELCOME and ERROR", frame(QUIT, version=5)
+    yield "bad_version_older", "version 3 outside HELLO, WELCOME and ERROR", frame(QUIT, version=3)
     yield "bad_type", "type 12", frame(12)
     yield "short_header", "fewer bytes than a header", frame(QUIT)[:23]
     yield "empty", "no bytes", b""
@@ -339,7 +342,7 @@ def broken_runs() -> Iterator[tuple[str, str, bytes]]:
     yield "run_count_overflow", "count runs past the frame", run(observed={b"y": [1.0]}, count=0xFFFFFFFF)
     yield "run_name_too_long", "a name of 1025 bytes", run(observed={b"y" * 1025: [1.0]})
     yield "run_name_empty", "a name of 0 bytes", run(observed={b"": [1.0]})
-    yield "run_nan_data", "an observed value is NaN", run(observed={b"y": [NAN]})
+    yield "run_infinite_data", "an observed value is infinite", run(observed={b"y": [0.5, -INF]})
     good = run(observed={b"y": [1.0, 2.0]})
     yield "run_values_missing", "fewer values than announced", frame(RUN, good[24:-8], 1, 1)
     yield "run_tail", "bytes after the last part", run(tail=bytes(8))
@@ -433,6 +436,10 @@ def broken_replies() -> Iterator[tuple[str, str, bytes]]:
     yield "replies_unknown_flag", "an unknown flag", replies(reply(1, normal, flags=2))
     yield "replies_always_prior_normal", "ALWAYS_PRIOR with a Normal", replies(reply(1, normal, flags=1))
     yield "replies_prior_with_parameters", "PRIOR with a parameter", replies(reply(1, dist(PRIOR, 1.0)))
+    yield "replies_given_infinite", "a given value is infinite", replies(reply(1, dist(GIVEN, INF)))
+    yield "replies_given_nothing", "a Given without a value", replies(reply(1, dist(GIVEN)))
+    of_given = [1.0, GIVEN, 0.5, 0.0, 0.0, 0.0]
+    yield "replies_mixture_of_given", "a given value in a mixture", replies(reply(1, dist(MIXTURE, *of_given)))
     yield "replies_mixture_ragged", "a mixture of 7 numbers", replies(reply(1, dist(MIXTURE, *component, 0.0)))
     yield "replies_mixture_empty", "a mixture of no components", replies(reply(1, dist(MIXTURE)))
     yield "replies_mixture_too_large", "65 components", replies(reply(1, dist(MIXTURE, *(component * 65))))

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ars._native import N_PARAMS, DistKind
 from ars.config import NetworkConfig
 from ars.network.model import features
+from ars.network.model.attention import SeriesReaders, series_of
 from ars.network.model.embeddings import ObservationEncoder
 from ars.network.model.heads import HEADS, HeadSettings, Proposal
 from ars.network.model.inputs import Inputs, distinct
@@ -99,7 +100,13 @@ class ProposalNetwork(nn.Module):
         self.vocabulary = Vocabulary()
         c = config
         with _seeded(seed, "network"):
-            self.observer = ObservationEncoder(observation_shapes, embeddings or {}, c.observe_dim, c.observe_hidden)
+            masked = c.missing_data == "masked"
+            self.observer = ObservationEncoder(
+                observation_shapes, embeddings or {}, c.observe_dim, c.observe_hidden, masked
+            )
+            series = series_of(c.series, self.observer.shapes, self.observer.image_names, self.observer.user_names)
+            with _seeded(seed, "series"):
+                self.series = SeriesReaders(series, c.site_dim, c.series_dim, c.series_heads)
             self.sites = nn.Embedding(1, c.site_dim)  # row 0: no site; row i + 1: site i
             self.categories = nn.Embedding(1, c.category_dim)  # row 0: not a category; row i + 1: category i
             self.value = nn.Sequential(
@@ -126,6 +133,7 @@ class ProposalNetwork(nn.Module):
         c = self.config
         return (
             c.observe_dim
+            + self.series.outputs
             + c.site_dim
             + features.INSTANCE_FEATURES
             + features.PRIOR_FEATURES
@@ -222,10 +230,28 @@ class ProposalNetwork(nn.Module):
 
     # ---- the trace -------------------------------------------------------------------------------------------------
 
+    def learn_scales(self, observation: Mapping[str, Tensor]) -> None:
+        """Takes these data into account for the scales of observations, unless enough have been seen."""
+        observation = self.observer.checked(observation)
+        self.observer.learn(observation)
+        self.series.learn(observation)
+
     def observe(self, observation: Mapping[str, Tensor]) -> Tensor:
-        """The embedding [B, E] of data, name -> [B, *shape]. Without observations, one row that serves all."""
-        out: Tensor = self.observer(observation).to(self.sites.weight.device)
-        return out
+        """What is to be known of data, name -> [B, *shape]: their embedding and the tokens of series, [B, E + tokens].
+        Without observations, one row that serves all."""
+        tokens = self.series(self.observer.checked(observation)) if self.series.names else []
+        out = torch.cat([self.observer(observation), *tokens], dim=-1)
+        return out.to(self.sites.weight.device)
+
+    def seen_of(self, obs: Tensor, trace: Tensor, site: Tensor, instance: Tensor) -> Tensor:
+        """[n, E + outputs of series]: what questions see of the data ``obs``, from ``observe``: the embedding, and what
+        they read of series. trace [n]: the rows of ``obs`` that they are about."""
+        if not self.series.names:
+            return obs.index_select(0, trace)
+        which, question = distinct(site, instance)
+        embedding, tokens = obs.split([self.config.observe_dim, obs.shape[1] - self.config.observe_dim], dim=-1)
+        read = self.series.read(tokens, trace, self.sites(site[which] + 1), instance[which], question)
+        return torch.cat([embedding.index_select(0, trace), read], dim=-1)
 
     def inputs(
         self,
@@ -238,7 +264,8 @@ class ProposalNetwork(nn.Module):
         previous_value: Tensor,
         previous_prior: Tensor,
     ) -> Tensor:
-        """The input of the LSTM, [*, I]: from obs [*, E], site, instance [*], prior [*, 4], categories [*, C] or None.
+        """The input of the LSTM, [*, I]: from obs [*, E + tokens] or one row of it, site, instance [*], prior [*, 4],
+        categories [*, C] or None.
 
         The latent drawn before is previous_site [*] (-1 at the start), previous_value [*], previous_prior [*, 4].
         """
@@ -246,8 +273,9 @@ class ProposalNetwork(nn.Module):
         rows = site.numel()
         if categories is not None:
             categories = categories.reshape(rows, -1)
+        every = obs.expand(*shape, -1).reshape(rows, -1)
         parts = [
-            obs.expand(*shape, -1).reshape(rows, -1),
+            self.seen_of(every, torch.arange(rows, device=obs.device), site.reshape(-1), instance.reshape(-1)),
             self._question(site.reshape(-1), instance.reshape(-1), prior.reshape(-1, 4), categories),
             self._value(previous_site.reshape(-1), previous_value.reshape(-1), previous_prior.reshape(-1, 4)),
         ]
@@ -365,7 +393,8 @@ class ProposalNetwork(nn.Module):
             return batch.weight.clone()
         site, value, prior, categories = batch.site, batch.value, batch.prior, batch.categories
         before = batch.previous[batch.levels[0] :]
-        obs = self.observe(batch.observation).expand(batch.traces, -1).index_select(0, batch.trace)
+        obs = self.observe(batch.observation).expand(batch.traces, -1)
+        obs = self.seen_of(obs, batch.trace, site, batch.instance)
         asked = (site, batch.instance, prior, categories)
         x = self._inputs(obs, asked, (site[before], value[before], prior[before]))
         h = run_lstm_on_trees(self.lstm, x.product, batch.levels, batch.previous)
@@ -379,8 +408,9 @@ class ProposalNetwork(nn.Module):
         site, value, prior = batch.site.reshape(-1), batch.value.reshape(-1), batch.prior.reshape(-1, 4)
         categories = None if batch.categories is None else batch.categories.reshape(steps * traces, -1)[at]
         before = at[levels[0] :] - traces  # the latent before is the one above: time comes first
-        obs = self.observe(batch.observation).expand(traces, -1).index_select(0, at % traces)
-        asked = (site[at], batch.instance.reshape(-1)[at], prior[at], categories)
+        instance = batch.instance.reshape(-1)[at]
+        obs = self.seen_of(self.observe(batch.observation).expand(traces, -1), at % traces, site[at], instance)
+        asked = (site[at], instance, prior[at], categories)
         x = self._inputs(obs, asked, (site[before], value[before], prior[before]))
         h = run_lstm(self.lstm, x.product, levels)
         log_q = self.log_prob(torch.cat([h, x.whole()], dim=-1), site[at], prior[at], categories, value[at])
@@ -395,7 +425,7 @@ class ProposalNetwork(nn.Module):
         """Minus the mean over traces of the log density of all their latents. In training mode the scales of the
         observations are learnt from the first batches."""
         if self.training:
-            self.observer.learn(batch.observation)
+            self.learn_scales(batch.observation)
         return self.minus_log_q(batch) / batch.traces
 
 

@@ -65,13 +65,16 @@ def _mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
 
 
 class NumbersEncoder(nn.Module):
-    """All observations that are numbers or flat vectors, seen together by one feed-forward network."""
+    """All observations that are numbers or flat vectors, seen together by one feed-forward network. With ``masked``, it
+    sees 0 for a number that is missing, and a mark."""
 
-    def __init__(self, shapes: Mapping[str, Shape], outputs: int, hidden: int) -> None:
+    def __init__(self, shapes: Mapping[str, Shape], outputs: int, hidden: int, masked: bool = False) -> None:
         super().__init__()
+        self.masked = masked
         self.sizes = {name: math.prod(shape) for name, shape in shapes.items()}
         self.scales = nn.ModuleList(Standardiser((size,)) for size in self.sizes.values())
         width = sum(2 * size + 2 * len(_FREQUENCIES) * size * (size <= _FINE_UP_TO) for size in self.sizes.values())
+        width += sum(self.sizes.values()) if masked else 0
         self.network = _mlp(width, hidden, outputs)
 
     def learn(self, observation: Mapping[str, Tensor]) -> None:
@@ -83,22 +86,31 @@ class NumbersEncoder(nn.Module):
         columns = []
         for (name, size), scale in zip(self.sizes.items(), self.scales, strict=True):
             z = scale(observation[name].reshape(-1, size))
+            missing = torch.isnan(z) if self.masked else None
+            if missing is not None:
+                z = z.masked_fill(missing, 0.0)
+                columns.append(missing.to(z.dtype))
             columns += [torch.clamp(z, -10.0, 10.0), torch.asinh(z)]
             if size <= _FINE_UP_TO:
                 angles = z.unsqueeze(1) * z.new_tensor(_FREQUENCIES).unsqueeze(-1)  # [n, frequencies, size]
-                columns.append(torch.stack([torch.sin(angles), torch.cos(angles)], dim=2).flatten(1))
+                waves = torch.stack([torch.sin(angles), torch.cos(angles)], dim=2)  # [n, frequencies, 2, size]
+                if missing is not None:
+                    waves = waves.masked_fill(missing[:, None, None, :], 0.0)
+                columns.append(waves.flatten(1))
         out: Tensor = self.network(torch.cat(columns, dim=-1))
         return out
 
 
 class ImageEncoder(nn.Module):
-    """A small convolutional network for one channel of any size from 8 x 8."""
+    """A small convolutional network for one channel of any size from 8 x 8. With ``masked``, marks of missing pixels
+    are a channel of their own."""
 
-    def __init__(self, shape: Shape, outputs: int, hidden: int) -> None:
+    def __init__(self, shape: Shape, outputs: int, hidden: int, masked: bool = False) -> None:
         super().__init__()
+        self.masked = masked
         self.scale = Standardiser(())
         self.features = nn.Sequential(
-            nn.Conv2d(2, 16, 3, padding=1), nn.SiLU(), nn.MaxPool2d(2),
+            nn.Conv2d(3 if masked else 2, 16, 3, padding=1), nn.SiLU(), nn.MaxPool2d(2),
             nn.Conv2d(16, 32, 3, padding=1), nn.SiLU(), nn.MaxPool2d(2),
             nn.Conv2d(32, 32, 3, padding=1), nn.SiLU(), nn.Flatten(),
         )  # fmt: skip
@@ -110,26 +122,35 @@ class ImageEncoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         z = self.scale(x)
-        out: Tensor = self.network(self.features(torch.stack([torch.clamp(z, -30.0, 30.0), torch.asinh(z)], dim=1)))
+        marks = [torch.isnan(z)] if self.masked else []
+        for missing in marks:
+            z = z.masked_fill(missing, 0.0)
+        channels = [torch.clamp(z, -30.0, 30.0), torch.asinh(z), *(missing.to(z.dtype) for missing in marks)]
+        out: Tensor = self.network(self.features(torch.stack(channels, dim=1)))
         return out
 
 
 class UserEncoder(nn.Module):
-    """A module of the user's, whose output is checked. It gets the data as they are: float32 [n, *shape]."""
+    """A module of the user's, whose output is checked. It gets the data as they are: float32 [n, *shape]. With
+    ``masked``, it gets them with 0 for numbers that are missing, and which ones are: bool [n, *shape]."""
 
-    def __init__(self, name: str, module: nn.Module, shape: Shape, outputs: int) -> None:
+    def __init__(self, name: str, module: nn.Module, shape: Shape, outputs: int, masked: bool = False) -> None:
         super().__init__()
-        self.name, self.outputs = name, outputs
+        self.name, self.outputs, self.masked = name, outputs, masked
         self.module = module
         was_training = module.training
         module.eval()
         with torch.no_grad():
             try:
-                out = module(torch.zeros((2, *shape)))
+                out = module(*self._given(torch.zeros((2, *shape))))
             except Exception as error:
+                how = (
+                    " (for missing data its forward takes two tensors of that shape: the numbers, 0 where one is "
+                    "missing, and a bool that is true there)"
+                )
                 raise EmbeddingError(
-                    f"the embedding for observation {name!r} failed on a batch of shape {(2, *shape)}: "
-                    f"{type(error).__name__}: {error}"
+                    f"the embedding for observation {name!r} failed on a batch of shape {(2, *shape)}"
+                    f"{how if masked else ''}: {type(error).__name__}: {error}"
                 ) from error
         module.train(was_training)
         self._check(out, 2)
@@ -148,8 +169,14 @@ class UserEncoder(nn.Module):
             )
         return out
 
+    def _given(self, x: Tensor) -> tuple[Tensor, ...]:
+        if not self.masked:
+            return (x,)
+        missing = torch.isnan(x)
+        return x.masked_fill(missing, 0.0), missing
+
     def forward(self, x: Tensor) -> Tensor:
-        return self._check(self.module(x), len(x))
+        return self._check(self.module(*self._given(x)), len(x))
 
 
 def _is_image(shape: Shape) -> bool:
@@ -157,12 +184,18 @@ def _is_image(shape: Shape) -> bool:
 
 
 class ObservationEncoder(nn.Module):
-    """All observations of a trace as one vector [n, outputs]."""
+    """All observations of a trace as one vector [n, outputs]. With ``masked``, NaN is a number that is missing."""
 
     def __init__(
-        self, shapes: Mapping[str, Shape], modules: Mapping[str, nn.Module], outputs: int, hidden: int
+        self,
+        shapes: Mapping[str, Shape],
+        modules: Mapping[str, nn.Module],
+        outputs: int,
+        hidden: int,
+        masked: bool = False,
     ) -> None:
         super().__init__()
+        self.masked = masked
         self.shapes = {name: tuple(int(n) for n in shape) for name, shape in sorted(shapes.items())}
         for name, shape in self.shapes.items():
             if any(n < 1 for n in shape):
@@ -177,9 +210,9 @@ class ObservationEncoder(nn.Module):
         self.user_names = tuple(sorted(modules))
         self.image_names = tuple(n for n, s in self.shapes.items() if n not in modules and _is_image(s))
         plain = {n: s for n, s in self.shapes.items() if n not in modules and n not in self.image_names}
-        self.numbers = NumbersEncoder(plain, outputs, hidden) if plain else None
-        self.images = nn.ModuleList(ImageEncoder(self.shapes[n], outputs, hidden) for n in self.image_names)
-        self.users = nn.ModuleList(UserEncoder(n, modules[n], self.shapes[n], outputs) for n in self.user_names)
+        self.numbers = NumbersEncoder(plain, outputs, hidden, masked) if plain else None
+        self.images = nn.ModuleList(ImageEncoder(self.shapes[n], outputs, hidden, masked) for n in self.image_names)
+        self.users = nn.ModuleList(UserEncoder(n, modules[n], self.shapes[n], outputs, masked) for n in self.user_names)
         parts = (self.numbers is not None) + len(self.images) + len(self.users)
         self.join = _mlp(parts * outputs, hidden, outputs) if parts > 1 else None
 
@@ -198,16 +231,32 @@ class ObservationEncoder(nn.Module):
                     f"observation {name!r} has shape {tuple(x.shape[1:])}, the network was made for {shape}"
                 )
             if not bool(torch.isfinite(x).all()):
-                row = int(torch.nonzero(~torch.isfinite(x.reshape(len(x), -1)).all(dim=-1))[0])
-                raise ObservationShapeError(
-                    f"observation {name!r} has a NaN or infinite number (row {row} of the batch)"
-                )
+                self._check_numbers(name, x)
             out[name] = x.reshape(len(x), *shape)
         return out
 
+    def _check_numbers(self, name: str, x: Tensor) -> None:
+        """Of data that are not all finite: what is infinite is wrong, and what is missing may be."""
+        infinite = torch.isinf(x)
+        wrong = infinite if bool(infinite.any()) else torch.isnan(x)
+        row = int(torch.nonzero(wrong.reshape(len(x), -1).any(dim=-1))[0])
+        if wrong is infinite:
+            raise ObservationShapeError(f"observation {name!r} has an infinite number (row {row} of the batch)")
+        if self.masked:
+            return
+        raise ObservationShapeError(
+            f"observation {name!r} has NaN, a number that was not observed (row {row} of the batch), and the network "
+            "was trained on complete data. Train one with missing=0.2 (ars train --missing 0.2), or use the prior or "
+            "proposals of your own"
+        )
+
     def learn(self, observation: Mapping[str, Tensor]) -> None:
-        """Takes these data into account for the scales."""
+        """Takes these data into account for the scales; traces with a number that is missing are left out."""
         observation = self.checked(observation)
+        if self.masked and observation:
+            missing = [torch.isnan(x).reshape(len(x), -1).any(dim=-1) for x in observation.values()]
+            complete = ~torch.stack(missing).any(dim=0)
+            observation = {name: x[complete] for name, x in observation.items()}
         if self.numbers is not None:
             self.numbers.learn(observation)
         for name, image in zip(self.image_names, self.images, strict=True):

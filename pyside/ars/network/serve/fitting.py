@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -11,8 +12,9 @@ import numpy.typing as npt
 
 from ars._native import SiteKind
 from ars.columns import Columns, Site
-from ars.errors import NetworkError
+from ars.errors import NetworkError, RefinementWarning
 from ars.network.serve import proposer as serve
+from ars.outside import outside
 
 __all__ = ["network_proposer"]
 
@@ -48,6 +50,14 @@ def network_proposer(
         raise NetworkError(
             f"the network does not fit the simulator {shlex.join(command)}: {'; '.join(wrong)}. It was "
             f"trained for {shlex.join(network.simulator) or 'an unknown one'}; train one for this simulator"
+        )
+    if odd := network.other_data(data):
+        warnings.warn(
+            f"the network was refined for other data: {', '.join(map(repr, odd))} differ{'s' if len(odd) == 1 else ''}."
+            " The weights stay correct, but few traces may count. Use the network that it was refined from, or refine "
+            "that one for these data",
+            RefinementWarning,
+            stacklevel=outside(),
         )
     if columns is not None and told_in_bulk:
         proposer.expect(serve.usual_priors(network.network, columns, known))

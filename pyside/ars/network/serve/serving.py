@@ -14,6 +14,7 @@ trace.)
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -83,7 +84,7 @@ def _index(array: Integers) -> Tensor:
 
 
 class ServingNetwork:
-    """observation: its embedding, [1, E]. The weights are copied: training may go on."""
+    """observation: what the network makes of the data, [1, E + tokens]. Most weights are copied: training may go on."""
 
     def __init__(self, network: ProposalNetwork, observation: Tensor) -> None:
         config = network.config
@@ -92,6 +93,7 @@ class ServingNetwork:
         self._settings = network._settings
         self._kinds = network.kinds.cpu().numpy()
         self._observation = observation.cpu()
+        self._series = _Series(network, self._observation) if network.series.names else None
         with torch.inference_mode():
             self._sites = network.sites.weight.detach().cpu().clone()
             self._categories = network.categories.weight.detach().cpu().clone()
@@ -113,6 +115,8 @@ class ServingNetwork:
         self._value_first = weight[: features.VALUE_FEATURES].contiguous()
         self._value_category = self._categories @ weight[features.VALUE_FEATURES : category]
         self._value_site = self._sites @ weight[category:] + first.bias.detach().cpu()
+        if len(self._categories) == 1:  # nothing is a category, and every value is seen as none
+            self._value_site += self._value_category
         self._value_second = second.weight.detach().cpu().t().contiguous()
         self._value_second_bias = second.bias.detach().cpu().clone()
 
@@ -170,7 +174,7 @@ class ServingNetwork:
         each = in_blocks(np.arange(len(rows)))
         x = torch.cat(
             [
-                self._observation.expand(len(each), -1),
+                self._seen(asked.site[each], asked.instance[each]),
                 self._sites.index_select(0, _index(asked.site[each] + 1)),
                 features.instance_features(_index(asked.instance[each])),
                 features.prior_features(torch.from_numpy(asked.prior[each])),
@@ -186,6 +190,13 @@ class ServingNetwork:
             if len(mine):
                 hidden = torch.addmm(head.bias, x.index_select(0, _index(in_blocks(mine))), head.question)
                 table.hidden.index_copy_(0, _index(rows[mine]), hidden[: len(mine)])
+
+    def _seen(self, site: Integers, instance: Integers) -> Tensor:
+        """What questions see of the data."""
+        embedding = self._observation[:, : self.network.config.observe_dim].expand(len(site), -1)
+        if self._series is None:
+            return embedding
+        return torch.cat([embedding, self._series.read(site, instance)], dim=-1)
 
     def _prior_categories(self, probabilities: Floats) -> Tensor:
         known = min(probabilities.shape[1], len(self._categories) - 1)
@@ -267,6 +278,36 @@ class ServingNetwork:
 
     def prior_of(self, questions: Integers) -> Floats:
         return np.asarray(self._questions.prior[questions])
+
+
+class _Series:
+    """What questions read of the series in the data. It depends on their site and instance, so that it is computed once
+    for each of these, whatever the prior."""
+
+    def __init__(self, network: ProposalNetwork, observation: Tensor) -> None:
+        self._readers = copy.deepcopy(network.series).cpu()
+        self._sites = network.sites.weight.detach().cpu().clone()
+        self._tokens = observation[:, network.config.observe_dim :]
+        self._rows: dict[tuple[int, int], int] = {}
+        self._table = torch.empty((BLOCK, self._readers.outputs))
+
+    def read(self, site: Integers, instance: Integers) -> Tensor:
+        """[n, outputs] of questions [n]."""
+        asked = list(zip(site.tolist(), instance.tolist(), strict=True))
+        if new := [one for one in dict.fromkeys(asked) if one not in self._rows]:
+            self._add(new)
+        return self._table.index_select(0, torch.tensor([self._rows[one] for one in asked]))
+
+    def _add(self, new: Sequence[tuple[int, int]]) -> None:
+        begin, end = len(self._rows), len(self._rows) + len(new)
+        while end > len(self._table):
+            self._table = torch.cat([self._table, torch.empty_like(self._table)])
+        columns = np.array(new, np.int64)[in_blocks(np.arange(len(new)))]
+        each = torch.arange(len(columns))
+        sites, instances = self._sites.index_select(0, _index(columns[:, 0] + 1)), _index(columns[:, 1])
+        read = self._readers.read(self._tokens, torch.zeros_like(each), sites, instances, each)
+        self._table[begin:end] = read[: len(new)]
+        self._rows.update(zip(new, range(begin, end), strict=True))
 
 
 class _Questions:

@@ -119,17 +119,31 @@ class Batcher:
     """Makes batches, and keeps the vocabulary: sites that a batch is the first to have are appended to it, in the order
     in which the batch has them, which does not depend on the numbers that a host gave them.
 
-    With ``rejected``, batches hold what rejected tries drew, too."""
+    With ``rejected``, batches hold what rejected tries drew, too. With ``data``, name -> [1, *shape], all traces are
+    given the same data, whatever they observed: one row serves them all."""
 
-    def __init__(self, vocabulary: Vocabulary, shapes: Mapping[str, Shape], *, rejected: bool = False) -> None:
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        shapes: Mapping[str, Shape],
+        *,
+        rejected: bool = False,
+        data: Mapping[str, torch.Tensor] | None = None,
+    ) -> None:
         self.vocabulary = vocabulary
         self.shapes = dict(shapes)
         self.rejected = rejected
+        self.data = data
         self._sites: tuple[Site, ...] = ()
         self._index = np.empty(0, np.int64)  # a site's number in the traces -> its index in the vocabulary, or -1
         self._kind = np.empty(0, np.int64)  # by index in the vocabulary
         self._n_params = np.empty(0, np.int64)
         self._refresh()
+
+    def meet(self, columns: Columns, sites: Sequence[Site]) -> bool:
+        """Appends the sites of these traces to the vocabulary, without a batch; whether it changed."""
+        self._know(sites)
+        return self._extend(columns.samples)
 
     def __call__(self, columns: Columns, sites: Sequence[Site]) -> tuple[Batch, bool]:
         """A batch of these complete traces, and whether the vocabulary changed."""
@@ -290,6 +304,8 @@ class Batcher:
         return prior, categories, n_categories
 
     def _observation(self, columns: Columns, sites: Sequence[Site]) -> dict[str, torch.Tensor]:
+        if self.data is not None:
+            return dict(self.data)
         values = observed_values(columns, sites)
         if set(values) != set(self.shapes):
             odd = sorted(set(values) ^ set(self.shapes))

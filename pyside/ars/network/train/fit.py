@@ -69,13 +69,14 @@ def train_simulator(
     state = _saved_training(out, embeddings) if resume else None
     if state is not None and out is not None:
         config = _resumed_config(state, config, network, training_path(out))
+    sizes = for_missing(network or NetworkConfig(), config)
     seed = seed_or_random(config.seed)
     config = dataclasses.replace(config, seed=seed)
     source = _source(sim, config, seed, data, on_failure)
     keep_freed_memory()
     with one_torch_thread(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed % 2**63)
-        trainer = _trainer(source, config, seed, network or NetworkConfig(), state, shapes, embeddings, threads)
+        trainer = _trainer(source, config, seed, sizes, state, shapes, embeddings, threads)
         about = dataclasses.asdict(config) | {"source": source.describe()}
 
         def facade() -> Network:
@@ -93,6 +94,15 @@ def train_simulator(
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
+
+
+def for_missing(network: NetworkConfig, config: TrainingConfig) -> NetworkConfig:
+    """The network that this training needs: if it hides numbers, one that can do without them."""
+    if config.missing:
+        return dataclasses.replace(network, missing_data="masked")
+    if network.missing_data == "masked":
+        raise ValueError('missing_data="masked" needs missing=, the share of the numbers to hide in training')
+    return network
 
 
 def _check_out(out: str | os.PathLike[str] | None, resume: bool) -> None:
@@ -151,7 +161,7 @@ def _resumed_config(
         raise CheckpointError(f"{path} is damaged: {error}") from error
     if wanted.seed is None:
         wanted = dataclasses.replace(wanted, seed=begun.seed)
-    if network is not None and network != state.network.config:
+    if network is not None and for_missing(network, begun) != state.network.config:
         raise ArsError(f"{path} is the training of another network: {state.network.config}, not {network}")
     same = dataclasses.replace(begun, traces=wanted.traces)
     if wanted != same:

@@ -31,6 +31,7 @@ from ars.network.model.core import Growth, ProposalNetwork
 from ars.network.model.trace_batch import Batch
 from ars.network.model.vocabulary import Vocabulary
 from ars.network.train.batches import Batcher, split
+from ars.network.train.hiding import HELD_OUT, TRAINED_ON, hidden
 from ars.network.train.history import Entry, TrainingHistory
 from ars.network.train.sources import Part, Prefetch, Source
 from ars.runtime.interrupts import Interrupts
@@ -103,6 +104,10 @@ class Trainer:
         self._best_weights: dict[str, Tensor] = {}
         self._worse = 0
 
+    def _hidden(self, batch: Batch, stream: int, place: int) -> Batch:
+        """Without the numbers that the network must do without."""
+        return hidden(batch, self.config.missing, self.config.seed or 0, stream, place)
+
     def done(self) -> bool:
         return self.stopped or self.position >= self.config.traces
 
@@ -145,7 +150,8 @@ class Trainer:
 
     def _gradients(self, batch: Batch) -> float:
         """Sets the gradients of the loss; returns the loss."""
-        self.network.observer.learn(batch.observation)
+        self.network.learn_scales(batch.observation)
+        batch = self._hidden(batch, TRAINED_ON, self.position)
         parameters = list(self.network.parameters())
 
         def slice_gradients(part: Batch) -> tuple[float, tuple[Tensor | None, ...]]:
@@ -199,7 +205,8 @@ class Trainer:
             return sum(self.network.minus_log_q(part).item() for part in parts)
 
         self.network.eval()
-        total = sum(self._map(minus_log_q, self.held_out))
+        batches = [self._hidden(batch, HELD_OUT, place) for place, batch in enumerate(self.held_out)]  # always the same
+        total = sum(self._map(minus_log_q, batches))
         self.network.train()
         return total / sum(batch.traces for batch in self.held_out)
 

@@ -1,0 +1,136 @@
+"""``ars mcmc``: Markov chains over a simulator's latents, given data."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ars.cli.infer import add_data, read_data, read_network
+from ars.cli.options import (
+    UsageError,
+    add_continuations,
+    add_limits,
+    add_listen,
+    add_on_failure,
+    add_seed,
+    add_simulator,
+    add_workers,
+    at_least,
+    check_simulator,
+    open_simulator,
+)
+from ars.mcmc.options import CHAINS
+from ars.store.saved import check_netcdf
+
+if TYPE_CHECKING:
+    from ars.mcmc.chains import Chains
+
+HELP = "Check a posterior by Markov chains."
+_STEPS = 1000  # unless told otherwise
+
+_CODES = """exit codes: 0 the chains have mixed; 1 the run failed; 2 wrong arguments; 3 the chains have not mixed (all
+files are written, and the table is printed); 130 interrupted"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _CODES
+    add_simulator(parser, needed=False)
+    add_workers(parser)
+    add_data(parser, in_loops=False)
+    parser.add_argument(
+        "--steps", type=at_least(1), default=_STEPS, metavar="N", help=f"draws per chain (default: {_STEPS:,})"
+    )
+    parser.add_argument(
+        "--chains", type=at_least(1), default=CHAINS, metavar="N", help=f"number of chains (default: {CHAINS})"
+    )
+    parser.add_argument(
+        "--warmup", type=at_least(0), metavar="N", help="steps to drop (default: half of --steps, at least 100)"
+    )
+    parser.add_argument(
+        "--thin", type=at_least(1), metavar="N", help="moves per step (default: one per latent, at most 50)"
+    )
+    parser.add_argument(
+        "--block",
+        action="append",
+        default=[],
+        metavar="NAME,NAME...",
+        help="latents that are also moved together; may be repeated",
+    )
+    parser.add_argument(
+        "--M", type=at_least(1), metavar="M", help="runs under the prior per loop entry (default: chosen, 2 to 50)"
+    )
+    add_on_failure(parser)
+    add_seed(parser)
+    parser.add_argument("--out", type=_out, metavar="FILE", help="write the draws: .nc (for ArviZ and ars.Chains.load)")
+    add_continuations(parser)
+    add_limits(parser)
+    add_listen(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document instead of text; NaN and infinity are null"
+    )
+
+
+def _out(text: str) -> Path:
+    path = Path(text)
+    if path.suffix != ".nc":
+        raise argparse.ArgumentTypeError(f"{text} must end in .nc")
+    try:
+        check_netcdf()
+    except ImportError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if path.is_dir() or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} cannot be written")
+    return path
+
+
+def _chains(arguments: argparse.Namespace, data: dict[str, Any]) -> Chains:
+    network = read_network(arguments)
+    with open_simulator(arguments) as sim:
+        try:
+            return sim.mcmc(
+                data,
+                arguments.steps,
+                arguments.chains,
+                network,
+                seed=arguments.seed,
+                warmup=arguments.warmup,
+                thin=arguments.thin,
+                blocks=[block.split(",") for block in arguments.block],
+                M=arguments.M,
+                on_failure=arguments.on_failure,
+                progress=not arguments.quiet,
+            )
+        except (ValueError, TypeError) as error:
+            raise UsageError(str(error)) from error
+
+
+def _show(chains: Chains, arguments: argparse.Namespace) -> None:
+    from ars.mcmc.summary import document
+
+    if arguments.out is not None:  # before anything is printed: nobody may be there to read it
+        chains.save(arguments.out)
+    print(json.dumps(document(chains), indent=1, allow_nan=False) if arguments.json else chains.summary())
+    if arguments.out is not None and not arguments.json:
+        print(f"written to {arguments.out}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ars.errors import RunInterrupted
+
+    check_simulator(arguments)
+    data = read_data(arguments)
+    try:
+        chains = _chains(arguments, data)
+    except RunInterrupted as interrupt:
+        partial = cast("Chains | None", interrupt.partial)
+        steps = 0 if partial is None else partial.shape[1]
+        print(f"ars mcmc: interrupted after {steps:,} of {arguments.steps:,} steps", file=sys.stderr)
+        if partial is not None:
+            _show(partial, arguments)
+        return 130
+    _show(chains, arguments)
+    return 0 if chains.trusted else 3
