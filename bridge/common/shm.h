@@ -330,7 +330,7 @@ struct ars__zygote_message {
  * ARS_KEY        (read by ars-host) for tcp: the file simulator.key that ars keygen made
  * ARS_INSECURE_LOOPBACK  (read by ars-host) if set: tcp on a loopback address goes without keys
  * ARS_TOKEN      32 hex digits, repeated in HELLO; default: the key file's, or zeros
- * ARS_HOST       path of ars-host; default: where it was installed
+ * ARS_HOST       path of ars-host; default: near libars, where it was installed, beside the program, on the PATH (host_path.h)
  * ARS_WORKERS    how many workers, at most ARS__MAX_WORKERS (default: ARS__DEFAULT_WORKERS_PER_CORE per core)
  * ARS_SNAPSHOTS  snapshots alive per worker, so loops per trace
  * ARS_MAX_PROCESSES  workers, snapshots and continuations alive at once

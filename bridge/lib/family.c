@@ -21,6 +21,7 @@
 #include "family.h"
 #include "fork.h"
 #include "futex.h"
+#include "host_path.h"
 #include "kept.h"
 #include "loops.h"
 #include "method.h"
@@ -32,10 +33,6 @@
 #include "snapshot.h"
 #include "trace.h"
 #include "where.h"
-
-#ifndef ARS_HOST_PATH
-#define ARS_HOST_PATH "/usr/local/libexec/ars/ars-host"
-#endif
 
 /* ---- a sign of life for the launcher --------------------------------------------------------------------------------- */
 
@@ -321,15 +318,16 @@ _Noreturn static void become_host(int shm, int zygote, pid_t pid) {
     for (size_t i = 0; i < sizeof timers / sizeof *timers; i++) setitimer(timers[i], &none, NULL);
     ssize_t told = alive_is_ours() ? write(ars__me.alive.fd, "S", 1) : 0;
     (void)told;
-    const char *path = getenv("ARS_HOST");
-    if (!path || !*path) path = ARS_HOST_PATH;
-    execl(path, "ars-host", "--shm", arguments[0], "--zygote", arguments[1], "--zygote-pid", arguments[2], "--workers",
-          arguments[3], "--snapshots", arguments[4], (char *)NULL);
-    int why = errno;
+    struct ars__host_path host;
+    int why = 0;
+    if (ars__host_find(&host)) {
+        execl(host.path, "ars-host", "--shm", arguments[0], "--zygote", arguments[1], "--zygote-pid", arguments[2],
+              "--workers", arguments[3], "--snapshots", arguments[4], (char *)NULL);
+        why = errno;
+        snprintf(host.problem, sizeof host.problem, "cannot run ars-host at %.300s", host.path);
+    }
     kill(pid, SIGKILL);
-    char text[400];
-    snprintf(text, sizeof text, "cannot run ars-host at %.300s; set ARS_HOST to its path", path);
-    ars__cannot_start(text, why);
+    ars__cannot_start(host.problem, why);
 }
 
 void ars__split(void) {

@@ -13,6 +13,7 @@ from ars.errors import (
     BiasWarning,
     ChainError,
     CheckpointError,
+    CompileError,
     ContinuationWarning,
     EmbeddingError,
     FewTracesWarning,
@@ -40,6 +41,7 @@ from ars.errors import (
     WeightError,
 )
 from ars.failures import Failure, Failures
+from ars.installed import get_cmake_dir, get_include
 from ars.mcmc.chains import Chains
 from ars.posterior import Posterior, RunInfo, Traces
 from ars.proposal_draws import ProposalDraws
@@ -64,6 +66,7 @@ __all__ = [
     "Chains",
     "CheckpointError",
     "ChosenBudget",
+    "CompileError",
     "ContinuationWarning",
     "Costs",
     "DataCheck",
@@ -103,6 +106,8 @@ __all__ = [
     "TrainingConfig",
     "TrainingError",
     "WeightError",
+    "get_cmake_dir",
+    "get_include",
 ]
 __all__ += distributions.__all__
 

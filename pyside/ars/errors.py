@@ -17,6 +17,7 @@ __all__ = [
     "BiasWarning",
     "ChainError",
     "CheckpointError",
+    "CompileError",
     "EmbeddingError",
     "FewTracesWarning",
     "HostLostError",
@@ -54,6 +55,10 @@ class ArsError(Exception):
 
 class LaunchError(ArsError):
     """The simulator could not be started: missing, not executable, not linked against libars, or it never began."""
+
+
+class CompileError(ArsError):
+    """A simulator cannot be compiled: no compiler, nothing to compile, or no libars in the Python package."""
 
 
 class KeyFileError(ArsError):

@@ -149,8 +149,9 @@ class Simulator:
 
         key: the controller.key of a pair that ``ars keygen`` made. The simulator is started with
         ``ARS_ENDPOINT=tcp://OUR_HOST:PORT ARS_KEY=simulator.key``; this call waits for it, at most startup_timeout
-        seconds. If it is lost, the run waits for another. options: as of Simulator; the number of workers and the
-        limits on processes, snapshots and memory are set where it is started. insecure_loopback: no keys, for
+        seconds. Its machine needs ars-host as well: installed with libars, beside the executable, or on the PATH. If
+        it is lost, the run waits for another. options: as of Simulator; the number of workers and the limits on
+        processes, snapshots and memory are set where it is started. insecure_loopback: no keys, for
         tcp://127.0.0.1:PORT on a machine without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
         command: the remote command line; used only to label the run. announce: called whenever the wait begins, with
         the address and the line to run there.

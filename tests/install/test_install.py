@@ -129,6 +129,21 @@ def test_libars_knows_where_ars_host_was_installed(prefix: Path) -> None:
         assert bytes(host) in library.read_bytes(), library
 
 
+def test_an_installation_that_was_moved_finds_its_own_ars_host(prefix: Path, cmake_build: Path, tmp_path: Path) -> None:
+    """And not the one that is still where it was installed."""
+    moved = tmp_path / "moved"
+    shutil.copytree(prefix, moved, symlinks=True)
+    host = moved / "libexec" / "ars" / "ars-host"
+    host.write_text("#!/bin/sh\necho this one\n")
+    library = next(iter(moved.glob("lib/**/libars.so"))).parent
+    variables = {"ARS_ENDPOINT": "tcp://127.0.0.1:1", "LD_LIBRARY_PATH": str(library)}
+    assert run(cmake_build / "c_shared", **variables) == "this one\n"
+    host.unlink()  # now the path that is compiled in counts: nobody listens there
+    done = subprocess.run([cmake_build / "c_shared"], env=variables, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ars-host: ")
+
+
 def test_libars_needs_libc_and_libm_only(prefix: Path) -> None:
     library = next(iter(prefix.glob("lib/**/libars.so")))
     needed = set(re.findall(r"NEEDED\s+(\S+)", run("objdump", "-p", library)))

@@ -105,9 +105,7 @@ def test_the_host_program_must_exist(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setenv("ARS_HOST", str(tmp_path / "missing"))
     with pytest.raises(LaunchError, match=r"ARS_HOST=.*not an executable file"):
         Simulator(["true"]).prior(1)
-    monkeypatch.setattr(
-        "ars.runtime.launch.__file__", str(tmp_path / "package" / "launch.py")
-    )  # one without an ars-host
+    monkeypatch.setattr("ars.__path__", [str(tmp_path / "package")])  # one without an ars-host
     with pytest.raises(LaunchError, match=r"ars-host was not found.*set ARS_HOST"):
         find_host({"PATH": str(tmp_path)})
     (tmp_path / "ars-host").symlink_to("/bin/true")

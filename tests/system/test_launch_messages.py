@@ -44,7 +44,7 @@ def test_a_library_that_is_missing_is_the_reason(tmp_path: Path, monkeypatch: py
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "empty.c"], check=True)
     subprocess.run(["cc", "-o", tmp_path / "sim", tmp_path / "main.c", library], check=True, cwd=tmp_path)
     library.unlink()
-    with pytest.raises(LaunchError, match=r"exited with code 127 before it began: a shared library") as caught:
+    with pytest.raises(LaunchError, match=r"exited with code 127 before it began: the shared library") as caught:
         Simulator(tmp_path / "sim").prior(1)
     assert "libnothing_at_all.so" in str(caught.value)
     assert "not linked against libars" not in str(caught.value)

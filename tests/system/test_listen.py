@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -44,7 +45,7 @@ SMALL = [
 
 
 class Waiting:
-    """An `ars` that listens, and the other machine: a folder with a key and an executable."""
+    """An `ars` that listens, and the other machine: a folder with a key, an executable and ars-host."""
 
     def __init__(self, machine: Path, arguments: list[str]) -> None:
         self._machine = machine
@@ -71,7 +72,8 @@ class Waiting:
         line = self.read_until(r"waiting at tcp://127\.0\.0\.1:\d+ for the simulator, at most \d+ s\..*run\n  (.*)\n")[
             1
         ]
-        env = {**os.environ, "ARS_HOST": find_host(os.environ)}  # there it is on the PATH
+        # Nothing of this installation; the variable is for the test that looks for what is left behind.
+        env = {"PATH": "/usr/bin:/bin", "ARS_TEST_SESSION": os.environ["ARS_TEST_SESSION"]}
         command = ["sh", "-c", f"exec env {line}"]
         with (self._machine / "stderr").open("wb") as err:
             self.started.append(subprocess.Popen(command, cwd=self._machine, stderr=err, env=env))
@@ -93,8 +95,8 @@ def waiting(csim: Callable[[str], str], tmp_path: Path) -> Iterator[Callable[...
     made: list[Waiting] = []
 
     def start(command: str, name: str, *arguments: str, key: bool = True) -> Waiting:
-        if not (machine / name).exists():
-            (machine / name).symlink_to(csim(name))
+        for needed in (csim(name), find_host(os.environ)):
+            shutil.copy(needed, machine)
         keys = ["--key", str(controller)] if key else ["--insecure-loopback"]
         made.append(Waiting(machine, [command, "--listen", "tcp://127.0.0.1:*", *keys, *arguments]))
         return made[-1]

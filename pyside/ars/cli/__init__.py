@@ -17,7 +17,20 @@ from typing import Protocol, cast
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = ("demo", "train", "infer", "mcmc", "inspect", "replay", "reproduce", "bench", "keygen")
+COMMANDS = (
+    "demo",
+    "train",
+    "infer",
+    "mcmc",
+    "inspect",
+    "replay",
+    "reproduce",
+    "bench",
+    "keygen",
+    "compile",
+    "config",
+    "examples",
+)
 
 
 class Command(Protocol):
@@ -31,12 +44,14 @@ class Command(Protocol):
 
 
 class _Parser(argparse.ArgumentParser):
-    """With an option that takes one word or two numbers, whatever follows it."""
+    """With an option that takes one word or two numbers, and a command (``verbatim``) that passes its words on."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         from ars.cli.budget_words import joined
 
-        return super().parse_known_args(joined(sys.argv[1:] if args is None else args), namespace)
+        words = sys.argv[1:] if args is None else args
+        words = ["--", *words] if self.get_default("verbatim") else joined(words)
+        return super().parse_known_args(words, namespace)
 
 
 def _parser() -> argparse.ArgumentParser:

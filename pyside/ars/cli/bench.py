@@ -43,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         suite.add_argument("--out", type=Path, metavar="FILE.json", help="write all figures, for ars bench compare")
         suite.add_argument("--plots", type=Path, metavar="DIR", help="write plots (needs matplotlib)")
         suite.add_argument("--into", type=Path, metavar="PAGE.md", help="put the tables between the marks of a page")
-        suite.add_argument("--simulators", metavar="DIR", help="where the simulators are (default: in the package)")
+        suite.add_argument(
+            "--simulators", metavar="DIR", help="folder of the executables of csim/ (default: compiled when needed)"
+        )
         suite.add_argument(
             "--cache", type=Path, metavar="DIR", help="where pyprob's environment and trained networks are kept"
         )

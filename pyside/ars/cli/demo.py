@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="PATH",
         help="the beta_bernoulli executable, with the others beside it, or their directory "
-        "(default: those installed with this package)",
+        "(default: compiled when needed, which takes a C compiler)",
     )
     add_out(parser, "demo", "folder for tables and plots (default: ./demo)")
     parser.add_argument("--traces", type=_positive, metavar="N", help=f"per run; default: {_TRACES}")
@@ -290,11 +290,11 @@ def _run_example(example: Example, executable: Path, traces: int, settings: Mapp
 
 
 def _find(given: Path | None, name: str) -> Path:
-    import ars
+    from ars.toolchain.examples import example
 
     if given is None:
-        directory = Path(ars.__file__).parent / "bin"
-    elif given.is_dir():
+        return example(name)
+    if given.is_dir():
         directory = given
     elif given.name == name:
         return given.absolute()

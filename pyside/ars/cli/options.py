@@ -262,6 +262,7 @@ def check_simulator(arguments: argparse.Namespace) -> None:
 
 def open_simulator(arguments: argparse.Namespace) -> Simulator:
     """The simulator of the command line, which starts at its first run; or the one that comes to --listen."""
+    from ars.runtime.remote import ALSO_THERE
     from ars.simulator import Simulator
 
     check_simulator(arguments)
@@ -272,7 +273,8 @@ def open_simulator(arguments: argparse.Namespace) -> Simulator:
     def announce(endpoint: str, line: str) -> None:
         copy = "" if arguments.key is None else f", with a copy of {arguments.key.with_name('simulator.key')} there"
         print(
-            f"waiting at {endpoint} for the simulator, at most {wait:g} s. On its machine{copy}, run\n  {line}",
+            f"waiting at {endpoint} for the simulator, at most {wait:g} s. On its machine{copy}, run\n"
+            f"  {line}\n{ALSO_THERE}",
             file=sys.stderr,
             flush=True,
         )

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--simulators",
         type=Path,
         metavar="DIR",
-        help="with the executables of csim/ (default: those installed with this package)",
+        help="folder of the executables of csim/ (default: compiled when needed)",
     )
 
 
@@ -92,9 +92,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _find(given: Path | None, name: str) -> Path:
-    import ars
+    from ars.toolchain.examples import example
 
-    path = (given if given is not None else Path(ars.__file__).parent / "bin").absolute() / name
+    if given is None:
+        return example(name)
+    path = given.absolute() / name
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such simulator; give --simulators the folder of built ones")
     return path

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -16,6 +17,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from ars import installed
 from ars.errors import LaunchError
 from ars.runtime.leftovers import remove_stale
 from ars.runtime.pipes import AlivePipe, LastLines
@@ -29,7 +31,8 @@ _QUIT_WITHIN = 3.0
 _TERMINATE_WITHIN = 1.0
 _SOCKET_PATH_LIMIT = 100  # sockaddr_un holds 107 bytes
 _TUNABLE = "glibc.malloc.hugetlb"
-_LOADER_FAILED = "error while loading shared libraries"  # glibc's words; it exits with 127 then, as shells do
+# glibc's words; it exits with 127 then, as shells do.
+_LOADER_FAILED = re.compile(r"error while loading shared libraries: ([^\s:]+):")
 
 
 def find_host(env: Mapping[str, str]) -> str:
@@ -38,14 +41,14 @@ def find_host(env: Mapping[str, str]) -> str:
         if not os.access(given, os.X_OK) or os.path.isdir(given):
             raise LaunchError(f"ARS_HOST={given}: this is not an executable file; point it at ars-host or unset it")
         return os.path.abspath(given)
-    packaged = Path(__file__).parents[1] / "bin" / "ars-host"
-    if os.access(packaged, os.X_OK):
+    packaged = installed.find("bin/ars-host")
+    if packaged is not None and os.access(packaged, os.X_OK):
         return str(packaged)
     if found := shutil.which("ars-host", path=env.get("PATH")):
         return os.path.abspath(found)
     raise LaunchError(
-        f"ars-host was not found: not at {packaged}, not on the PATH. Install the package with its native parts, or "
-        "set ARS_HOST to the path of ars-host in your build directory"
+        "ars-host was not found: not in the Python package, not on the PATH. Install the package with its native "
+        "parts, or set ARS_HOST to the path of ars-host in your build directory"
     )
 
 
@@ -92,7 +95,7 @@ class Family:
         """``before_start`` is given the endpoint while nobody uses it yet: the place to bind."""
         environment = {**os.environ, **(env or {})}
         argv = resolve_command(command, environment, cwd)
-        host = find_host(environment)
+        self._host = host = find_host(environment)
         self.name = command[0]
         self.token = secrets.token_hex(16)
         self.owner = os.getpid()
@@ -156,21 +159,42 @@ class Family:
 
     def _why_not_loaded(self) -> str:
         self._stderr.finish(0.3)
-        if _LOADER_FAILED in self.stderr_text():
+        if (library := self._library_missing()) is not None:
+            if library.startswith("libars."):
+                return (
+                    f"before it began: {library} is not where it was when the program was linked. Compile it again "
+                    "(ars compile), or set LD_LIBRARY_PATH to the folder of the library (ars config --libdir)"
+                )
             return (
-                "before it began: a shared library that it needs was not found. Install the library, or name its "
-                "folder in LD_LIBRARY_PATH (env={'LD_LIBRARY_PATH': ...})"
+                f"before it began: the shared library {library} could not be loaded. Install it, or name its folder in "
+                "LD_LIBRARY_PATH (env={'LD_LIBRARY_PATH': ...})"
             )
         return "without a sign of libars. It is probably not linked against libars"
+
+    def _library_missing(self) -> str | None:
+        """The library that the loader did not find, if that is why the process has ended."""
+        found = _LOADER_FAILED.search(self.stderr_text())
+        return None if found is None else found[1]
+
+    def _why_no_greeting(self) -> str:
+        self._stderr.finish(0.3)
+        library = self._library_missing()
+        if library is None:
+            return f"did not get as far as a greeting: {self.exit_text()}"
+        advice = ""
+        if library.startswith("libzmq"):
+            advice = (
+                " (Debian and Ubuntu: apt-get install libzmq5; Fedora: dnf install zeromq; conda: conda install -c "
+                "conda-forge zeromq), or install a wheel of libars that has libzmq inside"
+            )
+        return f"({self._host}) cannot be loaded, because it needs {library}. Install it{advice}"
 
     def check_starting(self) -> None:
         """Raises LaunchError if the program has said that it cannot become a simulator, or has ended."""
         ended = self.exited()
         self._read_alive(0.0)
         if ended and self._alive.split:
-            raise LaunchError(
-                f"{self.name}: its ars-host did not get as far as a greeting: {self.exit_text()}{self._stderr_text()}"
-            )
+            raise LaunchError(f"{self.name}: its ars-host {self._why_no_greeting()}{self._stderr_text()}")
         if ended:
             raise LaunchError(
                 f"{self.name}: {self.exit_text()} before it asked for its first trace. It is linked against libars but "

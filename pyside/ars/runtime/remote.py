@@ -16,7 +16,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import zmq
 
@@ -26,7 +26,7 @@ from ars.runtime.door import Door
 from ars.runtime.keys import Keys
 from ars.runtime.link import Link
 
-__all__ = ["Announce", "Listen", "Visitor", "listen_at"]
+__all__ = ["ALSO_THERE", "Announce", "Listen", "Visitor", "listen_at"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +38,11 @@ _REFUSALS_TOLD = 20
 
 
 Announce = Callable[[str, str], object]
+
+#: What a start line does not show.
+ALSO_THERE: Final = (
+    "ars-host, which needs libzmq, must be there too: installed with libars, beside the executable, or on the PATH."
+)
 
 
 class Listen(NamedTuple):
@@ -164,8 +169,8 @@ class Visitor:
         strangers = f", but {self._refused:,} messages or keys of strangers did" if self._refused else ""
         return LaunchError(
             f"{self.endpoint}: no simulator came within {within:g} s (startup_timeout){strangers}. While the "
-            f"controller waits, run on the simulator's machine\n  {self._start_line}\n"
-            "It says on its stderr what is wrong"
+            f"controller waits, run on the simulator's machine\n  {self._start_line}\n{ALSO_THERE} The simulator says "
+            "on its stderr what is wrong"
         )
 
     def admitted(self, peer: bytes) -> None:

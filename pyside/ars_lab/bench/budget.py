@@ -177,7 +177,7 @@ def run(
     effort : Effort
         How much is run.
     directory : str, optional
-        Where the simulators are (default: in the package).
+        Where the simulators are (default: compiled from the sources in the package).
     cache : Path, optional
         Where trained networks are kept (default: the user's cache).
     only : str

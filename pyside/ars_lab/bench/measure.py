@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import ars
+from ars.toolchain.examples import example
 from ars_lab.bench.results import BenchError
 
 __all__ = ["Effort", "FamilyCpu", "family_cpu", "find_simulator", "huge_pages", "traces_for"]
@@ -109,10 +110,11 @@ def traces_for(
 
 
 def find_simulator(name: str, directory: str | os.PathLike[str] | None = None) -> str:
-    """A simulator of csim/: in the folder given, in $ARS_CSIM_DIR, or in the package."""
+    """A simulator of csim/: in the folder given, in $ARS_CSIM_DIR, or compiled from the package's sources."""
     given = directory or os.environ.get("ARS_CSIM_DIR")
-    place = Path(given) if given else Path(ars.__file__).parent / "bin"
-    found = shutil.which(str(place / name))
+    if not given:
+        return str(example(name))
+    found = shutil.which(str(Path(given) / name))
     if found is None:
-        raise BenchError(f"there is no simulator {name} in {place}: build it (make build) or name its folder")
+        raise BenchError(f"there is no simulator {name} in {given}: build it (make build) or name its folder")
     return found
