@@ -18,7 +18,7 @@
  *    failure `threads`; started alone, the program says so on stderr and aborts (only loop marks do nothing then).
  *    libars forks the simulator in the middle of its loops, so no other thread may exist when the first trace begins or
  *    a marked loop is entered.
- *  - Every loop is left through rs_end(). Leaving it by return, exception or longjmp is an error that names the loop. One
+ *  - Every loop is left through rs_end(), or ars_loop_accept() if it has a handle. Leaving it by return, exception or longjmp is an error that names the loop. One
  *    way out cannot be told from a retry: break without rs_end, when the same call of the function then enters the same
  *    loop again and does end it. So write rs_end before every break.
  *  - Nothing is observed (ars_observe, ars_factor) inside a loop.
@@ -145,6 +145,39 @@ ARS_API const char *ars_version(void);
 #define rs_start(...) ars_rs_start(__VA_ARGS__)
 #define rs_end() ars_rs_end()
 #endif
+
+/* A loop whose marks do not stand in one function: an event generator that begins a try in one method and accepts in
+ * another, or functions of somebody else's program that are interposed. A handle stands for the loop:
+ *
+ *     static ars_loop decay = ARS_LOOP("tau decay");
+ *     void begin_decay(void)  { ars_loop_try(&decay); ... }        // entry, and every retry
+ *     void write_decay(void)  { ...; ars_loop_accept(&decay); }    // accepted
+ *
+ * The handle is a small value that you own: static, on the stack, or in an object. It must live while its loop is open.
+ * All that libars knows about the loop's progress is in it, and stack frames play no part. Handles may have the same name,
+ * and loops of all kinds may stand in one another; each ends before the one around it. In a recursive function every
+ * activation needs a handle of its own: one handle for two nested entries is an error, reported when the outer one ends.
+ * The notes at the top hold for these loops too: ars_loop_accept comes before every way out. */
+typedef struct ars_loop {
+    const char *name; /* the rest is private */
+    unsigned ready;
+    unsigned depth;
+    unsigned long long entry;
+} ars_loop;
+
+/* Initialises a handle: ars_loop loop = ARS_LOOP("name"). The name is not copied. */
+#define ARS_LOOP(loop_name)                                                                                            \
+    { (loop_name), ARS__LOOP_READY, 0, 0 }
+#define ARS__LOOP_READY 0x6c6f6f70u
+
+/* The same for a name that is made at run time, or an assignment. The name is copied, and kept as long as the process. */
+ARS_API ars_loop ars_loop_named(const char *name);
+
+/* A try begins: the entry of the loop if its handle is closed, else a retry, which takes back all that the last try drew. */
+ARS_API void ars_loop_try(ars_loop *loop);
+
+/* The try was accepted, and the loop is over. */
+ARS_API void ars_loop_accept(ars_loop *loop);
 
 /* ars_reject(body, context) repeats bool body(void *context) until it returns true: a whole loop in one call, without
  * marks. Unlike a marked loop it is never forked; under a controller its acceptance is estimated by calling body again,

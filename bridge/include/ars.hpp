@@ -364,6 +364,25 @@ template <class F> void reject_in_place(const char *name, F &&body) {
     detail::reject_again(detail::reject_by_name(name), body);
 }
 
+/* A loop by handle, as ars_loop in ars.h: attempt() begins every try, accept() ends the loop, wherever they are called. A copy
+ * is a closed handle of the same name, so an object that has one can be copied and moved between its loops. */
+class loop {
+  public:
+    explicit loop(const char *name) : handle(ars_loop_named(name)) {}
+    explicit loop(const std::string &name) : handle(ars_loop_named(name.c_str())) {}
+    loop(const loop &other) : handle(ars_loop_named(other.handle.name)) {}
+    loop &operator=(const loop &other) {
+        if (this != &other) handle = ars_loop_named(other.handle.name);
+        return *this;
+    }
+
+    void attempt() { ars_loop_try(&handle); }
+    void accept() { ars_loop_accept(&handle); }
+
+  private:
+    ars_loop handle;
+};
+
 } // namespace ars
 
 #endif /* ARS_HPP */

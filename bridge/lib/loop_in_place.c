@@ -97,8 +97,8 @@ static void estimate_acceptance(struct body *body) {
 /* A call is always an entry, so an open loop that is not around us was left. */
 static void check_entry(ars__loop_mark *mark, const char *frame) {
     ars__loop_needs_trace(mark, "ars_reject");
-    const struct ars__loop *top = ars__top(&ars__me.loops);
-    if (top && frame >= top->frame) ars__loop_left(top, "its function had ended when another loop began");
+    const struct ars__loop *framed = ars__innermost_framed();
+    if (framed && frame >= framed->frame) ars__loop_left(framed, "its function had ended when another loop began");
 }
 
 void ars__reject(ars__loop_mark *mark, bool (*call)(void *), void *context) {

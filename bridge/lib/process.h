@@ -14,6 +14,7 @@
 #include "data.h"
 #include "dist.h"
 #include "family.h"
+#include "handles.h"
 #include "kept.h"
 #include "loops.h"
 #include "role.h"
@@ -70,6 +71,7 @@ struct ars__process {
     atomic_bool is_owned; /* by a thread */
     struct ars__alive alive;
     struct ars__marks marks;
+    struct ars__handle_names handle_names;
     struct ars__site_table sites;
     struct ars__data data;
     struct ars__told_host told_host;
