@@ -25,8 +25,7 @@
  *  - A try of a loop must not depend on the tries before it: the loop's acceptance probability is a function of the
  *    state at its entry.
  *  - rs_end means "accepted". A loop that gives up after a number of tries must not call rs_end for that: the weights
- *    would count the last try as accepted. Let the loop go on and set max_tries, which fails the trace as
- *    `too_many_tries`; or fail the trace yourself with exit(), reported as `exit`. Choose a limit that is rarely met.
+ *    would count the last try as accepted. Give it a handle, and call ars_loop_abandon.
  *  - Random numbers inside a marked loop come from ars_sample and ars_draw. A generator of the simulator's own (rand,
  *    std::mt19937) is copied by each fork: every continuation repeats the numbers that follow the loop's entry, its
  *    tries are not independent, and the estimated acceptance is wrong. Nothing can check this.
@@ -157,7 +156,7 @@ ARS_API const char *ars_version(void);
  * All that libars knows about the loop's progress is in it, and stack frames play no part. Handles may have the same name,
  * and loops of all kinds may stand in one another; each ends before the one around it. In a recursive function every
  * activation needs a handle of its own: one handle for two nested entries is an error, reported when the outer one ends.
- * The notes at the top hold for these loops too: ars_loop_accept comes before every way out. */
+ * The notes at the top hold for these loops too: ars_loop_accept, or ars_loop_abandon, comes before every way out. */
 typedef struct ars_loop {
     const char *name; /* the rest is private */
     unsigned ready;
@@ -178,6 +177,24 @@ ARS_API void ars_loop_try(ars_loop *loop);
 
 /* The try was accepted, and the loop is over. */
 ARS_API void ars_loop_accept(ars_loop *loop);
+
+/* The try was rejected, there will be no other, and the loop is over: for a loop with a cap on its tries.
+ *
+ *     for (int i = 0; i < 100; i++) {
+ *         ars_loop_try(&loop);
+ *         x = ars_sample("x", ars_normal(0, 1));
+ *         if (x > limit) { ars_loop_accept(&loop); return x; }
+ *     }
+ *     ars_loop_abandon(&loop);
+ *     return limit;                                                 // and the trace goes on
+ *
+ * What the loop drew leaves the trace as with a rejected try, and the trace's weight is right: docs/design.md has the proof.
+ * It holds for a cap that is fixed when the loop is entered, and for tries that say themselves that there shall be no other.
+ * The weight of an abandoned loop has the p/q of all its tries in it. So keep the cap small, or the proposals close to the
+ * prior, where abandoning is common. In a program that calls ars_loop_abandon anywhere, loops by handle take a little more
+ * work: libars must know how often each of them would be abandoned. */
+ARS_API void ars_loop_abandon(ars_loop *loop);
+#define ars_loop_abandon(loop) ARS__LOOP_ABANDON(loop)
 
 /* ars_reject(body, context) repeats bool body(void *context) until it returns true: a whole loop in one call, without
  * marks. Unlike a marked loop it is never forked; under a controller its acceptance is estimated by calling body again,
@@ -215,6 +232,7 @@ ARS_API bool ars__rs_start(ars__loop_mark *mark, void *frame, const void *pin);
 ARS_API void ars__rs_tag(void *memory);
 ARS_API void ars__rs_end(void *frame, const char *file, const char *func);
 ARS_API void ars__reject(ars__loop_mark *mark, bool (*body)(void *), void *context);
+ARS_API void ars__reject_named(const char *name, bool (*body)(void *), void *context); /* for the Fortran module */
 
 /* Loop identity is (mark, frame). Four things in this macro keep the optimiser from blurring it:
  *  - &&ars__pin: a function whose label's address escapes cannot be inlined by Clang, and one that calls alloca cannot
@@ -286,6 +304,13 @@ static void __attribute__((constructor, unused)) ars__register_module(void) {
         __label__ ars__pin;                                                                                            \
         ARS__LOOP_MARK_HERE(loop_name)                                                                                 \
         ARS__RS_CALL(&ARS__LOOP_MARK)                                                                                  \
+    }))
+
+/* A mark without a name is no loop: it says, before main, that the program abandons loops. */
+#define ARS__LOOP_ABANDON(loop)                                                                                        \
+    (__extension__({                                                                                                   \
+        ARS__LOOP_MARK_HERE(0)                                                                                         \
+        ars_loop_abandon(loop);                                                                                        \
     }))
 
 #define ARS__REJECT(loop_name, body, context)                                                                          \

@@ -317,6 +317,10 @@ template <class F> __attribute__((noinline)) void reject_loop(ars__loop_mark *ma
     }
 }
 
+template <class Any> void abandon(ars_loop &handle) {
+    ars_loop_abandon(&handle);
+}
+
 #pragma GCC diagnostic pop
 
 template <class F> void reject_again(ars__loop_mark *mark, F &body) {
@@ -378,6 +382,8 @@ class loop {
 
     void attempt() { ars_loop_try(&handle); }
     void accept() { ars_loop_accept(&handle); }
+    /* Given up, not accepted. A template, so that a program that never calls it is not one that abandons loops. */
+    template <class Self = loop> void abandon() { detail::abandon<Self>(handle); }
 
   private:
     ars_loop handle;

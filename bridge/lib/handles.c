@@ -43,6 +43,12 @@ ars_loop ars_loop_named(const char *name) {
     return made;
 }
 
+/* Not a handle, but a loop whose name is all that its caller has. */
+void ars__reject_named(const char *name, bool (*body)(void *), void *context) {
+    if (!name || !*name) ars__fail(ARS_FAIL_MISUSE, 0, "ars_reject needs a name that is not empty");
+    ars__reject(mark_of(name), body, context);
+}
+
 /* ---- what the handle says ------------------------------------------------------------------------------------------------ */
 
 void ars__handles_begin(pid_t worker) {
@@ -146,4 +152,21 @@ static __attribute__((noinline)) void accept(ars_loop *handle, const char *calle
 
 void ars_loop_accept(ars_loop *loop) {
     if (ars__me.role != ARS__ALONE) accept(loop, ARS__CALLER(0));
+}
+
+static __attribute__((noinline)) void abandon(ars_loop *handle, const char *caller) {
+    int kept = errno;
+    struct ars__loop *loop = to_be_ended(handle, ARS__CALL_LOOP_ABANDON, caller);
+    if (!ars__me.marks.abandons)
+        ars__fail(ARS_FAIL_MISUSE, 0,
+                  "ars_loop_abandon of the loop %.80s was not announced. Call it by its name in a source file that "
+                  "includes ars.h: libars must know before the first trace that loops can be abandoned",
+                  handle->name);
+    ars__loop_abandoned(loop);
+    close_handle(handle);
+    errno = kept;
+}
+
+void(ars_loop_abandon)(ars_loop *loop) {
+    if (ars__me.role != ARS__ALONE) abandon(loop, ARS__CALLER(0));
 }

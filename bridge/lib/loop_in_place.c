@@ -42,7 +42,8 @@ static bool try_once(const struct body *body) {
 /* One more try. True: the continuation is over. */
 static bool try_and_count(struct body *body) {
     const bool accepted = try_once(body);
-    return ars__continuation_count(&body->estimate, &body->wanted, loop_of(body), accepted);
+    return ars__continuation_count(&body->estimate, &body->wanted, loop_of(body),
+                                   accepted ? ARS__ACCEPTED : ARS__REJECTED);
 }
 
 /* One continuation, and everything as it was at the loop's entry. */
@@ -119,6 +120,6 @@ void ars__reject(ars__loop_mark *mark, bool (*call)(void *), void *context) {
     errno = kept;
     ars__try_begins();
     while (!try_once(&body)) ars__loop_again(loop_of(&body));
-    if (ars__recording_rejected()) ars__rejected_close(loop_of(&body));
+    if (ars__recording_rejected()) ars__rejected_close(loop_of(&body), true);
     ars__loop_close();
 }

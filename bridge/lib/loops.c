@@ -38,10 +38,11 @@ _Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how) {
     char name[200];
     ars__loop_name(loop->mark, name, sizeof name);
     if (loop->handle)
-        ars__fail(ARS_FAIL_LOOP_LEFT, 0,
-                  "the loop %s was left without ars_loop_accept (%s). Call ars_loop_accept before every way out of it: "
-                  "break, return, exception, longjmp",
-                  name, how);
+        ars__fail(
+            ARS_FAIL_LOOP_LEFT, 0,
+            "the loop %s was left without ars_loop_accept (%s). Call ars_loop_accept, or ars_loop_abandon if it is "
+            "given up, before every way out of it: break, return, exception, longjmp",
+            name, how);
     ars__fail(
         ARS_FAIL_LOOP_LEFT, 0,
         "the loop %s was left without rs_end (%s). Call rs_end before every way out of it: break, return, exception, "
@@ -222,7 +223,23 @@ static bool enter(ars__loop_mark *mark, const char *frame, const char *pointer, 
     return fresh;
 }
 
-/* The sum of the try's log p/q stays. */
+/* The present try was rejected: what it drew is counted, and vanishes. The sum of all log p/q stays. */
+static void reject(struct ars__loop *loop) {
+    struct ars__trace *t = &ars__me.trace;
+    struct ars_wire_loop *record = &ars__loop_records(t)[loop->record];
+    record->log_ratio_rejected += loop->try_ratio;
+    record->s_pq_main += ars__try_square(loop);
+    if (ars__recording_rejected()) ars__rejected_keep(loop);
+    ars__trace_rewind(t, &loop->entry);
+    loop->try_ratio = 0;
+    ars__me.state = loop->entry_state;
+    ars__me.told = loop->entry_told;
+}
+
+static bool has_snapshots(void) {
+    return ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE);
+}
+
 void ars__loop_again(struct ars__loop *loop) {
     if (++loop->tries > ars__me.max_tries) {
         char name[200];
@@ -234,18 +251,9 @@ void ars__loop_again(struct ars__loop *loop) {
     ars__try_begins();
     if (ars__me.role == ARS__RUN_P) return;
 
-    struct ars__trace *t = &ars__me.trace;
-    struct ars_wire_loop *record = &ars__loop_records(t)[loop->record];
-    record->tries = loop->tries;
-    record->log_ratio_rejected += loop->try_ratio;
-    record->s_pq_main += ars__try_square(loop);
-    if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
-        ars__snapshots_dismiss_after((size_t)loop->record);
-    if (ars__recording_rejected()) ars__rejected_keep(loop);
-    ars__trace_rewind(t, &loop->entry);
-    loop->try_ratio = 0;
-    ars__me.state = loop->entry_state;
-    ars__me.told = loop->entry_told;
+    ars__loop_records(&ars__me.trace)[loop->record].tries = loop->tries;
+    if (has_snapshots()) ars__snapshots_dismiss_from((size_t)loop->record + 1);
+    reject(loop);
 }
 
 static bool is_root(void) {
@@ -253,13 +261,34 @@ static bool is_root(void) {
 }
 
 void ars__loop_retry(struct ars__loop *loop) {
-    if (is_root()) ars__continuation_tried(loop, false);
+    if (is_root()) ars__continuation_tried(loop, ARS__REJECTED);
     ars__loop_again(loop);
 }
 
 void ars__loop_accepted(struct ars__loop *loop) {
-    if (is_root()) ars__continuation_tried(loop, true);
-    if (ars__recording_rejected()) ars__rejected_close(loop);
+    if (is_root()) ars__continuation_tried(loop, ARS__ACCEPTED);
+    if (ars__recording_rejected()) ars__rejected_close(loop, true);
+    ars__loop_close();
+}
+
+bool ars__can_be_abandoned(const struct ars__loop *loop) {
+    return loop->handle && ars__me.marks.abandons;
+}
+
+/* None of its tries was accepted. Nothing that the loop drew is part of the trace, but all of it counts for the weight
+ * (ars__trace_send), so there is nothing to estimate. */
+void ars__loop_abandoned(struct ars__loop *loop) {
+    if (is_root()) ars__continuation_tried(loop, ARS__ABANDONED);
+    if (ars__me.role != ARS__RUN_P) {
+        struct ars_wire_loop *record = &ars__loop_records(&ars__me.trace)[loop->record];
+        record->abandoned = 1;
+        if (has_snapshots()) {
+            ars__snapshots_dismiss_from((size_t)loop->record);
+            record->method = ARS_METHOD_NONE;
+        }
+        reject(loop);
+        if (ars__recording_rejected()) ars__rejected_close(loop, false);
+    }
     ars__loop_close();
 }
 

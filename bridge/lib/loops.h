@@ -90,6 +90,9 @@ _Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how);
 /* A try of the innermost loop is over: continuations count it, and go no further than they have to. */
 void ars__loop_retry(struct ars__loop *loop);
 void ars__loop_accepted(struct ars__loop *loop);
+void ars__loop_abandoned(struct ars__loop *loop);
+/* Whether it may be: only a loop with a handle can, in a program that abandons loops at all. */
+bool ars__can_be_abandoned(const struct ars__loop *loop);
 /* Fails unless a trace is being run. */
 void ars__loop_needs_trace(ars__loop_mark *mark, const char *what);
 

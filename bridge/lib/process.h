@@ -61,6 +61,7 @@ struct ars__process {
     size_t root;                    /* depth of the loop that is being estimated; 0: none */
 
     bool is_last_run; /* a snapshot that makes the last run under p itself: nobody needs it any more then */
+    bool is_whole;    /* a continuation that runs until the loop ends, one way or the other, to see which */
     struct ars__scripted *latest_scripted; /* the question of the script whose answer is awaited; NULL: none */
 
     struct ars__tagged_frames tagged;

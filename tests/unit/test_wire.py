@@ -72,7 +72,7 @@ def edited(frame: bytes, dtype: str, field: str, value: object, at: int = 0) -> 
         (framed(Message.DONE)[:23], "23 bytes"),
         (framed(Message.DONE, magic=7), "magic 0x00000007"),
         (framed(99), "type 99 is unknown"),
-        (framed(Message.DONE, version=1), "DONE: protocol version 1, we speak 3 to 3"),
+        (framed(Message.DONE, version=1), "DONE: protocol version 1, we speak 4 to 4"),
         (framed(Message.DONE, version=0), "DONE: protocol version 0"),
         (framed(Message.DONE, size=25), "DONE: size 25, but the frame has 24 bytes"),
     ],
@@ -103,7 +103,7 @@ def test_hello_and_welcome() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("version_min", 4, "version_min 4 is above version_max 3"),
+        ("version_min", 5, "version_min 5 is above version_max 4"),
         ("workers", 0, "workers is 0"),
         ("token", 7, "token is not 32 hex digits"),
     ],
@@ -113,10 +113,10 @@ def test_a_wrong_hello_is_refused(field: str, value: int, says: str) -> None:
         wire.decode_hello(edited(wire.encode_hello(HELLO), "hello", field, value))
 
 
-@pytest.mark.parametrize("versions", [(4, 5), (1, 2)])
+@pytest.mark.parametrize("versions", [(5, 6), (1, 3)])
 def test_versions_that_do_not_meet(versions: tuple[int, int]) -> None:
     hello = HELLO._replace(version_min=versions[0], version_max=versions[1])
-    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 3 to 3: rebuild"):
+    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 4 to 4: rebuild"):
         wire.choose_version(hello)
 
 
@@ -579,6 +579,11 @@ def test_traces_are_read() -> None:
         ("loops", 0, "log_ratio_rejected", np.nan, "log_ratio_rejected is NaN"),
         ("loops", 0, "s_pq_sum", -1.0, "s_pq_sum is negative"),
         ("loops", 0, "s_pq_main", np.nan, "s_pq_main is negative or NaN"),
+        ("loops", 0, "abandoned", 2, "abandoned is above 1, or 1 in a loop with estimates"),
+        ("loops", 0, "abandoned", 1, "abandoned is above 1, or 1 in a loop with estimates"),
+        ("loops", 0, "abandoned_p", 9, "abandoned_p is above runs_p"),
+        ("loops", 0, "abandoned_q", 1, "abandoned_tries does not fit abandoned_q"),
+        ("loops", 0, "abandoned_tries", 1, "abandoned_tries does not fit abandoned_q"),
         ("failures", 0, "trace", 3, "record's trace or kind differs"),
         ("failures", 0, "kind", 1, "record's trace or kind differs"),
         ("failures", 0, "text", b"x" * 512, "no terminating zero"),
