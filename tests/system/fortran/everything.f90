@@ -71,12 +71,15 @@ contains
       half = 0.5d0
       sum = ars_sample("n   ", ars_normal(0d0, 1d0))
       limit = 0.7d0 + 0.2d0 * ars_sample("u", ars_uniform(0d0, 1d0))
-      sum = sum + (ars_sample("bernoulli", ars_bernoulli(0.3d0)) + ars_sample("poisson", ars_poisson(2.5d0)))
-      sum = sum + (ars_sample("binomial", ars_binomial(7, 0.4d0)) + ars_sample("exponential", ars_exponential(3d0)))
-      sum = sum + (ars_sample("weibull", ars_weibull(1.5d0, 2d0)) + ars_sample("lognormal", ars_lognormal(0d0, 0.3d0)))
+      sum = sum + ars_sample("bernoulli", ars_bernoulli(0.3d0))
+      sum = sum + ars_sample("poisson", ars_poisson(2.5d0))
+      sum = sum + ars_sample("binomial", ars_binomial(7, 0.4d0))
+      sum = sum + ars_sample("exponential", ars_exponential(3d0))
+      sum = sum + ars_sample("weibull", ars_weibull(1.5d0, 2d0))
+      sum = sum + ars_sample("lognormal", ars_lognormal(0d0, 0.3d0))
       sum = sum + ars_sample("truncated", ars_truncated_normal(0d0, 1d0, -0.5d0, 2d0))
-      sum = sum + (ars_sample("categorical", ars_categorical([half - 0.3d0, half, 0.3d0])) &
-                   + ars_draw(ars_normal(0d0, 0.1d0)))
+      sum = sum + ars_sample("categorical", ars_categorical([half - 0.3d0, half, 0.3d0]))
+      sum = sum + ars_draw(ars_normal(0d0, 0.1d0))
       call ars_reject("disc", in_disc, at)
       call ars_reject("other disc", in_other_disc)
       sum = sum + (gamma_above(0.8d0) + at%x * at%y + ox)
@@ -85,7 +88,8 @@ contains
       call ars_factor("soft", -0.1d0 * at%x * at%x)
       call ars_result("sum", sum)
       call ars_results("point", [at%x, at%y, seen(2)])
-      if (ars_standalone() .and. .not. ars_in_continuation()) print '(es0.15,1x,es0.15)', sum, y
+      if (ars_in_continuation()) return
+      if (ars_standalone()) print '(2es24.15)', sum, y
    end subroutine
 
 end program
