@@ -43,6 +43,10 @@ bool ars__rewinding(void) {
     return ars__me.kept && here()->running && ars__continuing() && !ars__me.snapshot;
 }
 
+bool ars__rehearsing(void) {
+    return ars__rewinding() && here()->rehearsing;
+}
+
 void ars__rewind_pause(void) {
     if (!ars__rewinding() || !here()->guard.on) return;
     here()->waiting = ars__ticks();
@@ -296,6 +300,9 @@ enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, const struct a
 #else
 
 bool ars__rewinding(void) {
+    return false;
+}
+bool ars__rehearsing(void) {
     return false;
 }
 void ars__rewind_pause(void) {}

@@ -58,7 +58,8 @@ enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, const struct a
                                           int32_t *detail);
 /* In a continuation: a try of its loop has ended. Returns if it goes on. */
 void ars__rewind_tried(const struct ars__loop *loop, enum ars__outcome outcome);
-bool ars__rewinding(void); /* this is a continuation that will be undone */
+bool ars__rewinding(void);  /* this is a continuation that will be undone */
+bool ars__rehearsing(void); /* one that makes the main run's own draws in advance */
 /* In a continuation: it cannot go on here. It is undone, and the loop forked. */
 _Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail);
 /* While libars makes system calls of its own. */
