@@ -99,8 +99,8 @@ def test_thousands_of_sites_fit(tmp_path: Path) -> None:
 def test_a_file_without_the_newer_fields_is_read(
     names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files from before loops said how they were estimated; those fields are 0. From before s_pq_main, which is NaN then:
-    0 would be a measurement. And from before loops could be given up."""
+    """Files from before loops said how they were estimated; those fields are 0. From before s_pq_main, which is NaN
+    then: 0 would be a measurement. And from before loops could be given up."""
     newer = [f"loops.{name}" for name in (*names, *saved._ABANDONED)]
     post = posterior()
     post.columns.loops["s_pq_main"] = np.nan
