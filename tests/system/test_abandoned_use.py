@@ -1,4 +1,4 @@
-"""Simulators whose loops give up: Markov chains refuse them; adapted proposals and advice do not."""
+"""Simulators whose loops give up: Markov chains refuse them; refined networks and advice do not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CAPPED = """
 static int cap;
 static void model(void *user) {
     (void)user;
-    double x = ars_sample("x", ars_normal(0, 0.5)), z = 0;
+    double x = ars_sample("x", ars_normal(0, 0.1)), z = 0;
     ars_loop loop = ARS_LOOP("rare");
     bool accepted = false;
     for (int i = 0; i < cap && !accepted; i++) {
@@ -76,19 +76,19 @@ def test_a_cap_that_is_never_met_does_no_harm(rare: str, started: Callable[[ars.
     found = {}
     for how in ("fork", "auto"):
         sim = started(ars.Simulator([rare, "100000"], workers=2, continuations=how))
-        found[how] = sim.mcmc({"y": 1.0}, 10, 4, seed=3, warmup=5, thin=4, M=2)
+        found[how] = sim.mcmc({"y": 1.0}, 6, 4, seed=3, warmup=2, thin=4, M=2)
     np.testing.assert_array_equal(found["auto"]["x"], found["fork"]["x"])
     np.testing.assert_array_equal(found["auto"]["z"], found["fork"]["z"])
-    assert len(np.unique(found["auto"]["z"])) > 10
+    assert len(np.unique(found["auto"]["z"])) > 4
     assert (found["auto"].columns.loops["method"] == LoopMethod.REWIND).all()
 
 
 @pytest.mark.compiler
 def test_a_cap_that_is_met_later_stops_the_chains(rare: str, started: Callable[[ars.Simulator], ars.Simulator]) -> None:
     """No draw that they begin with gives up, but a move does."""
-    sim = started(ars.Simulator([rare, "14"], workers=2))
+    sim = started(ars.Simulator([rare, "10"], workers=2))
     with pytest.raises(ars.ChainError, match='the loop "rare" can give up') as caught:
-        sim.mcmc({"y": 1.0}, 4000, 4, seed=3, warmup=5, thin=1, M=2)
+        sim.mcmc({"y": 1.0}, 100, 4, seed=3, warmup=5, thin=4, M=2)
     assert caught.value.partial is not None
 
 
@@ -96,19 +96,29 @@ def test_a_cap_that_is_met_later_stops_the_chains(rare: str, started: Callable[[
 
 
 @pytest.mark.usefixtures("one_torch_thread")
-def test_adapted_proposals_are_right(simulator: Callable[..., ars.Simulator]) -> None:
+def test_a_refined_network_has_the_right_evidence(simulator: Callable[..., ars.Simulator]) -> None:
     pytest.importorskip("torch")
-    known = truth(4)
-    quick = ars.RefineConfig(
-        traces=400, rounds=2, most=1, steps=30, batch_size=64, effective=100, lr=5e-3, enough=1.0, M=4, seed=5
+    known, sim = truth(4), simulator("capped", 4, workers=2)
+    tiny = ars.NetworkConfig(
+        lstm_dim=8,
+        observe_dim=4,
+        observe_hidden=8,
+        site_dim=4,
+        value_dim=4,
+        category_dim=4,
+        head_hidden=8,
+        components=2,
     )
+    quick = ars.RefineConfig(
+        traces=300, rounds=2, most=1, steps=20, batch_size=64, effective=100, lr=5e-3, enough=1.0, M=4, seed=5
+    )
+    network = sim.train(600, network=tiny, batch_size=100, lr=5e-3, seed=3, threads=1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ars.RefinementWarning)
-        post = simulator("capped", 4, workers=2).posterior(
-            {"y": Y}, 3_000, adapt=quick, seed=2, budget=ars.Budget(M=4, R=1)
-        )
+        warnings.simplefilter("ignore", ars.RefinementWarning)  # so short a refinement need not help
+        refined = network.refine(sim, {"y": Y}, config=quick, threads=1)
+        post = sim.posterior({"y": Y}, 2_000, network=refined, seed=2, budget=ars.Budget(M=4, R=1))
     weights, given_up = post.log_weights("ars"), post["hit"] == 0
-    assert post.run.refined and post.columns.loops["log_ratio_rejected"].any()
+    assert post.columns.loops["log_ratio_rejected"][given_up].any()
     assert abs(distance(weights, known.evidence)) < 3.5
     assert abs(distance(weights, known.given_up, given_up)) < 3.5
     assert abs(distance(weights, known.accepted, ~given_up)) < 3.5
@@ -119,7 +129,7 @@ def test_advice_names_no_chains_and_predicts_the_prior_in_loops(simulator: Calla
     proposals = {"z": PROPOSALS["beam"]}
     few = sim.posterior({"y": 8.0}, 300, proposals=proposals, seed=1)
     kinds = [step.kind for step in few.advice()]
-    assert kinds and "mcmc" not in kinds and few.advice()[0].reason in few.summary().replace("\n", " ")
+    assert kinds[0] == "adapt" and "mcmc" not in kinds and "next:" in few.summary()
     post = sim.posterior({"y": Y}, 3_000, proposals=proposals, seed=1, budget=ars.Budget(M=4, R=4))
     prior = sim.posterior({"y": Y}, 3_000, proposals=proposals, seed=2, in_loops="prior")
     assert seen_of(post).ess_prior_in_loops == pytest.approx(prior.ess(), rel=0.1)
