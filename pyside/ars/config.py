@@ -349,7 +349,9 @@ class RefineConfig:
     lr: float = _field(1e-3, Setting("largest learning rate", whole=False))
     effective: int = _count(1000, "effective traces per round; fewer are tempered")
     prior_share: float = _field(0.05, Setting("share of the loss of prior traces", 0, 0.9, whole=False))
-    defensive: float = _field(0.01, Setting("largest share of the prior in each refined proposal", 1e-6, 0.5, whole=False))
+    defensive: float = _field(
+        0.01, Setting("largest share of the prior in each refined proposal", 1e-6, 0.5, whole=False)
+    )
     enough: float = _field(0.9, Setting("stop when this share of the traces is effective", 0, 1, whole=False))
     patience: int = _count(4, "stop after N rounds without a better one")
     M: int = _count(10, "runs under p per loop entry, in the rounds")
