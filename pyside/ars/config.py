@@ -311,15 +311,15 @@ class RefineConfig:
     batch_size : int
         Traces per step (default: 256).
     lr : float
-        Largest learning rate (default: 0.001). It falls along a cosine within each round.
+        Largest learning rate (default: 0.001). It falls along a cosine within each round, and over the rounds.
     effective : int
         Effective traces that each round should draw, and that a training needs at least (default: 1,000). Where the
         pool has fewer, its weights are raised to a power below 1 that gives as many.
     prior_share : float
-        Share of the loss, 0 to 0.9, of prior traces with their own simulated data (default: 0.2).
+        Share of the loss, 0 to 0.9, of prior traces with their own simulated data (default: 0.05).
     defensive : float
-        Share of the prior in each proposal of the refined network, 1e-6 to 0.5 (default: 0.002). A trace of k draws
-        loses about k times this share of its effective traces.
+        Largest share of the prior in each proposal of the refined network, 1e-6 to 0.5 (default: 0.01). A trace of k
+        draws loses about k times this share of its effective traces.
     enough : float
         Stop as soon as this share of fresh traces is effective, 0 to 1 (default: 0.9).
     patience : int
@@ -348,8 +348,10 @@ class RefineConfig:
     batch_size: int = _count(256, "traces per step of the optimizer", most=2**20)
     lr: float = _field(1e-3, Setting("largest learning rate", whole=False))
     effective: int = _count(1000, "effective traces per round; fewer are tempered")
-    prior_share: float = _field(0.2, Setting("share of the loss of prior traces", 0, 0.9, whole=False))
-    defensive: float = _field(0.002, Setting("share of the prior in each refined proposal", 1e-6, 0.5, whole=False))
+    prior_share: float = _field(0.05, Setting("share of the loss of prior traces", 0, 0.9, whole=False))
+    defensive: float = _field(
+        0.01, Setting("largest share of the prior in each refined proposal", 1e-6, 0.5, whole=False)
+    )
     enough: float = _field(0.9, Setting("stop when this share of the traces is effective", 0, 1, whole=False))
     patience: int = _count(4, "stop after N rounds without a better one")
     M: int = _count(10, "runs under p per loop entry, in the rounds")

@@ -316,7 +316,7 @@ def test_data_that_no_trace_explains(hard: str, started: Callable[[Any], Any]) -
 def test_all_weights_zero_but_one(hard: str, started: Callable[[Any], Any]) -> None:
     """The first round sees the posterior once. That is enough to find the rest."""
     sim = started(ars.Simulator([hard, "narrow"], workers=4))
-    config = ars.RefineConfig(**{**vars(QUICK), "traces": 300, "most": 1, "rounds": 4, "seed": ONE_WEIGHT})
+    config = ars.RefineConfig(**{**vars(QUICK), "traces": 300, "most": 1, "rounds": 8, "seed": ONE_WEIGHT})
     folder: list[RoundReport] = []
     tell = refine_run._Shown.report
     with pytest.MonkeyPatch.context() as patch:

@@ -40,8 +40,7 @@ static void model(void *nothing) {
     ars_observe_normals("v", mean, std, 3, v);
     ars_observe_normals("w", mean, std, 2, NULL);
     ars_observe("last", ars_normal(v[0] - use(v[1], &v1_before), 0.5));
-    if (!strcmp(variant, "scored"))
-        ars_factor("again", log_normal(y1, x, 0.5) + log_normal(v[1], z, 0.3));
+    if (!strcmp(variant, "scored")) ars_factor("again", log_normal(y1, x, 0.5) + log_normal(v[1], z, 0.3));
     ars_result("x", x);
     ars_result("z", z);
     ars_result("y1", y1);

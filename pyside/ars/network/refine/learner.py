@@ -31,6 +31,7 @@ _CLIP: Final = 10.0  # largest norm of a gradient
 _DECAY: Final = 1e-4  # weight decay
 _AVERAGED: Final = 0.03  # share of the latest step in the average of the weights
 _CHUNK: Final = 2048  # traces whose densities are computed at once
+_JUDGED: Final = 4096  # held-out traces that a training is judged by, at most
 
 
 class Material(NamedTuple):
@@ -160,11 +161,12 @@ class Learner:
         held = np.flatnonzero((weights > 0) & pool.held_out)
         if not len(some):
             some = held
+        judged, shares = _representative(held, weights[held], rng)
         p = weights[some] / weights[some].sum()
         optimizer = torch.optim.AdamW(network.parameters(), lr=c.lr, weight_decay=_DECAY, fused=True)
         own = _PriorBatches(network, prior, max(1, round(c.batch_size * c.prior_share)), rng)
         average = _Average(network)
-        best, best_loss, worse = average.state(), self._held_out(average.network, pool, held, weights), 0
+        best, best_loss, worse = average.state(), self._held_out(average.network, pool, judged, shares), 0
         steps = kept = 0
         every = max(1, c.steps // _EVALUATIONS)
         network.train()
@@ -181,7 +183,7 @@ class Learner:
             average.follow(network)
             steps += 1
             if steps % every == 0 or steps == c.steps:
-                now = self._held_out(average.network, pool, held, weights)
+                now = self._held_out(average.network, pool, judged, shares)
                 told(steps, c.steps)
                 if math.isnan(now):
                     raise TrainingError(f"the held-out loss became {now}")
@@ -203,11 +205,10 @@ class Learner:
         return batch, each if counted is None else each * counted
 
     def _held_out(self, network: ProposalNetwork, pool: Pool, rows: Integers, weights: Floats) -> float:
+        """The mean of -log q over these rows of the pool, which count with these weights."""
         if not len(rows):
             return math.inf
-        heavy = rows[np.argsort(-weights[rows], kind="stable")[:_CHUNK]]
-        log_q = self.log_q(network, pool, heavy)
-        return -float(weights[heavy] @ log_q / weights[heavy].sum())
+        return -float(weights @ self.log_q(network, pool, rows) / weights.sum())
 
     def _gradients(self, network: ProposalNetwork, parts: Sequence[_Part]) -> float:
         """Sets the gradients of the loss of all parts; returns the loss."""
@@ -275,6 +276,18 @@ class _PriorBatches:
         batch, _ = self._batcher(take(self._prior.columns, rows), self._prior.sites)
         assert isinstance(batch, TraceBatch)
         return [(batch, torch.full(batch.site.shape, share / len(rows), dtype=torch.float64))]
+
+
+def _representative(rows: Integers, weights: Floats, rng: np.random.Generator) -> tuple[Integers, Floats]:
+    """Few rows that stand for all, and the weight of each: drawn by weight, at equal distances. The heaviest rows alone
+    would not do: in a pool of even weights they are those that no network proposes well."""
+    at = rng.random()  # also where it is not needed: what follows is then the same
+    if len(rows) <= _JUDGED:
+        return rows, weights
+    ends = np.cumsum(weights)
+    picked = np.searchsorted(ends, ends[-1] * (np.arange(_JUDGED) + at) / _JUDGED, side="right")
+    which, counts = np.unique(np.minimum(picked, len(rows) - 1), return_counts=True)
+    return rows[which], counts.astype(np.float64)
 
 
 def _cut(part: _Part, n: int) -> list[_Part]:

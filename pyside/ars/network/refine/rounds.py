@@ -29,6 +29,7 @@ _PRIOR_ROUND: Final = -1  # its number
 _FAR: Final = 0.5  # a network whose share is less than this part of the best one's is given up
 _OFTEN: Final = 0.9  # share of first tries that are accepted, above which loops need no runs under q
 _ATTEMPTS: Final = 3  # of a training whose loss is not finite
+_FINAL_LR: Final = 0.03  # of the learning rate of the first round, after the last
 _SLOWEST: Final = 0.1  # of the learning rate, however often a training was in vain
 _SMALLER: Final = 0.2  # each with so much of the learning rate of the one before
 
@@ -309,9 +310,11 @@ class Rounds:
         )
 
     def _slower(self) -> float:
-        """Of the learning rate: half as much after every training that made the held-out loss no lower."""
+        """Of the learning rate: it falls along a cosine over the rounds, and is half as much after every training that
+        made the held-out loss no lower."""
         vain = sum(report.steps > 0 and report.best_step == 0 for report in self._reports)
-        return max(0.5**vain, _SLOWEST)
+        fallen = 0.5 * (1 + math.cos(math.pi * (len(self._reports) - 1) / self._config.rounds))
+        return max(0.5**vain, _SLOWEST) * (_FINAL_LR + (1 - _FINAL_LR) * fallen)
 
     # ---- which is best -----------------------------------------------------------------------------------------------
 
