@@ -25,7 +25,7 @@ _ALONE: Sequence[Target] = (None,)
 
 @dataclass(slots=True)
 class Plan:
-    """What one chain's next trace is told: values, and who proposes the latents that are drawn."""
+    """The instructions for one chain's next trace: values, and who proposes the latents that are drawn."""
 
     target: Target
     offered: dict[Key, float]  # values that are given where the latent turns up

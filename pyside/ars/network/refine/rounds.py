@@ -89,7 +89,7 @@ class Kept(Protocol):
 
 
 class Told(Protocol):
-    """Who is told how the rounds go."""
+    """Receives the progress of the rounds."""
 
     def report(self, report: RoundReport) -> None: ...
 
@@ -151,7 +151,7 @@ class Rounds:
     kept : Kept or None
         Keeps finished steps.
     told : Told
-        Is told of every round.
+        Receives a report of every round.
     from_prior : bool
         The prior draws the first round, and is what the result must be better than; ``start`` is a network that has
         learnt nothing (default: False).

@@ -42,7 +42,7 @@ class SimulatorSource:
     in_loops, on_failure : str
         As of ``Simulator.posterior``.
     progress : Progress
-        Is told of the traces of each run.
+        Shows the traces of each run.
     """
 
     def __init__(
