@@ -82,6 +82,12 @@ CASES: tuple[Case, ...] = (
         {"a": ars.Normal(-0.2, 1.1), "b": lambda drawn: ars.Normal(drawn["a"] - 0.2, 1.1)},
         network=True,
     ),
+    Case(
+        ("nested_by_handle",),
+        {"y": 2.0},
+        {"a": ars.Normal(-0.2, 1.1), "b": lambda drawn: ars.Normal(drawn["a"] - 0.2, 1.1)},
+    ),
+    Case(("capped",), {"y": 1.2}, {"z": lambda drawn: ars.Normal(0.4 * drawn["beam"] - 0.3, 1.3)}),
     Case(("recursive",), {"y": 2.0}, {"z": ars.Normal(-0.1, 1.05)}),
     Case(("recursive", "1"), {"y": 2.0}, {"z": ars.Normal(-0.1, 1.05)}),
     Case(

@@ -2,7 +2,7 @@
 # setup.sh build|test: makes sure that this machine has what the Makefile needs, and installs what is missing with
 # apt-get. Prints nothing and changes nothing when all is there.
 #   build   compilers, CMake, libzmq, Python with venv and headers
-#   test    the above, and Clang with its AddressSanitizer, lld and clang-format
+#   test    the above, and Clang with its AddressSanitizer, lld, clang-format and gfortran
 set -eu
 purpose=${1:-build}
 PYTHON=${PYTHON:-python3}
@@ -49,6 +49,7 @@ find_missing() {
         elif ! clang_has_asan; then
             missing libclang-rt-dev "Clang's AddressSanitizer"
         fi
+        have gfortran || missing gfortran 'a Fortran compiler'
         have ld.lld || missing lld 'the linker lld, for link-time optimisation with Clang'
         have clang-format || missing clang-format 'clang-format'
     fi

@@ -159,6 +159,11 @@ struct ars__estimate {
     uint64_t runs_p;
     uint64_t tries_p;
     double s_pq_sum;
+    uint64_t abandoned_p;
+    uint64_t abandoned_q;
+    uint64_t abandoned_tries;
+    uint64_t whole_tries; /* so far, of whole runs under q; not in the record, nor is the next */
+    uint64_t whole_accepted;
 };
 
 static inline void ars__estimate_put(const struct ars__estimate *estimate, struct ars_wire_loop *loop) {
@@ -167,6 +172,9 @@ static inline void ars__estimate_put(const struct ars__estimate *estimate, struc
     loop->runs_p = estimate->runs_p;
     loop->tries_p = estimate->tries_p;
     loop->s_pq_sum = estimate->s_pq_sum;
+    loop->abandoned_p = (uint32_t)estimate->abandoned_p;
+    loop->abandoned_q = estimate->abandoned_q;
+    loop->abandoned_tries = estimate->abandoned_tries;
 }
 
 struct ars__snapshot {

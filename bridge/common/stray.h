@@ -20,7 +20,10 @@
     X(ARS__CALL_RESULTS, "ars_results")                                                                                \
     X(ARS__CALL_RS_START, "rs_start")                                                                                  \
     X(ARS__CALL_RS_END, "rs_end")                                                                                      \
-    X(ARS__CALL_REJECT, "ars_reject")
+    X(ARS__CALL_REJECT, "ars_reject")                                                                                  \
+    X(ARS__CALL_LOOP_TRY, "ars_loop_try")                                                                              \
+    X(ARS__CALL_LOOP_ACCEPT, "ars_loop_accept")                                                                        \
+    X(ARS__CALL_LOOP_ABANDON, "ars_loop_abandon")
 
 enum ars__call {
     ARS__CALL_NONE = 0,

@@ -194,7 +194,7 @@ struct ars_wire_trace {
     uint32_t n_values;         /* doubles in the values column */
     uint32_t n_tries;          /* rejected tries, if ARS_RUN_RECORD_REJECTED */
     double log_likelihood;     /* observations given, and factors */
-    double log_ratio_accepted; /* sum of log p - log q over the accepted latents */
+    double log_ratio_accepted; /* sum of log p - log q over the accepted latents, and all draws of abandoned loops */
     double log_ratio_all;      /* over all latents drawn, rejected ones included */
 };
 
@@ -247,7 +247,7 @@ struct ars_wire_loop {
     uint32_t instance;
     int32_t parent;            /* index of the enclosing loop among this trace's loops; -1: none */
     uint32_t forks;            /* continuations forked */
-    uint64_t tries;            /* of the main run, the accepted one included */
+    uint64_t tries;            /* of the main run, the accepted one included if there is one */
     double log_ratio_rejected; /* sum of log p - log q over everything drawn in rejected tries */
     uint64_t tries_q;          /* made by continuations: N, or as many as R took; 0 with R = 0 */
     uint64_t accepted_q;       /* of them: K, or R */
@@ -260,6 +260,10 @@ struct ars_wire_loop {
     int32_t detail;            /* of the reason; else 0 */
     uint32_t pages;            /* memory pages put back per rewind */
     double s_pq_main;          /* sum over the rejected tries of the main run of (p/q)^2 */
+    uint32_t abandoned;   /* 1: the main run has given up, and accepted none of its tries; nothing is estimated then */
+    uint32_t abandoned_p; /* of the runs under p */
+    uint64_t abandoned_q; /* B: whole runs under q that were given up before one was accepted */
+    uint64_t abandoned_tries; /* made in the first j of these, with j drawn from 1 to B; 0 if B is 0 */
 };
 
 /* A rejected try of a loop. What it drew, and what the loops inside it drew in the tries that they accepted, are its
@@ -336,7 +340,7 @@ _Static_assert(sizeof(struct ars_wire_reply) == 24, "reply");
 _Static_assert(sizeof(struct ars_wire_trace) == 64, "trace");
 _Static_assert(sizeof(struct ars_wire_sample) == 40, "sample");
 _Static_assert(sizeof(struct ars_wire_values) == 16, "values");
-_Static_assert(sizeof(struct ars_wire_loop) == 96, "loop");
+_Static_assert(sizeof(struct ars_wire_loop) == 120, "loop");
 _Static_assert(sizeof(struct ars_wire_try) == 32, "try");
 _Static_assert(sizeof(struct ars_wire_failure) == 536, "failure");
 _Static_assert(sizeof(struct ars_wire_done) == 72, "done");

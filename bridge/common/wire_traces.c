@@ -78,6 +78,14 @@ static bool check_loops(const ars__trace_view *view, ars__known_sites sites, ars
         if (l.accepted_q > l.tries_q || l.runs_p > l.tries_p)
             return bad(why, "loop %u accepted more tries than it made", i);
         if (!l.runs_p && (l.tries_q || l.tries_p)) return bad(why, "loop %u has tries of no continuation", i);
+        if (l.abandoned > 1 || (l.abandoned && l.runs_p))
+            return bad(why, "loop %u was abandoned %u times, with %llu runs under p", i, l.abandoned,
+                       (unsigned long long)l.runs_p);
+        if (l.abandoned_p > l.runs_p) return bad(why, "loop %u abandoned more runs under p than it made", i);
+        if ((l.abandoned_q && !l.runs_p) || l.abandoned_tries < (l.abandoned_q > 0) ||
+            (l.abandoned_tries && !l.abandoned_q))
+            return bad(why, "loop %u has %llu tries in %llu abandoned runs under q", i,
+                       (unsigned long long)l.abandoned_tries, (unsigned long long)l.abandoned_q);
         if (l.method > ARS_METHOD_LAST || l.reason > ARS_REASON_LAST)
             return bad(why, "loop %u has method %u and reason %u", i, (unsigned)l.method, (unsigned)l.reason);
     }

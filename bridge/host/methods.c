@@ -45,6 +45,8 @@ void host_methods_compare(const struct host *host, struct ars_wire_loop *loop, c
     if (!loop->rewinds) return;
     const bool equal = loop->tries_q == forked->tries_q && loop->accepted_q == forked->accepted_q &&
                        loop->runs_p == forked->runs_p && loop->tries_p == forked->tries_p &&
+                       loop->abandoned_p == forked->abandoned_p && loop->abandoned_q == forked->abandoned_q &&
+                       loop->abandoned_tries == forked->abandoned_tries &&
                        same_sum(host, loop->s_pq_sum, forked->s_pq_sum);
     loop->method = equal ? ARS_METHOD_CHECKED : ARS_METHOD_MISMATCH;
     if (!equal) loop->reason = ARS_REASON_MISMATCH;

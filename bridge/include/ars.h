@@ -18,15 +18,14 @@
  *    failure `threads`; started alone, the program says so on stderr and aborts (only loop marks do nothing then).
  *    libars forks the simulator in the middle of its loops, so no other thread may exist when the first trace begins or
  *    a marked loop is entered.
- *  - Every loop is left through rs_end(). Leaving it by return, exception or longjmp is an error that names the loop. One
+ *  - Every loop is left through rs_end(), or ars_loop_accept() if it has a handle. Leaving it by return, exception or longjmp is an error that names the loop. One
  *    way out cannot be told from a retry: break without rs_end, when the same call of the function then enters the same
  *    loop again and does end it. So write rs_end before every break.
  *  - Nothing is observed (ars_observe, ars_factor) inside a loop.
  *  - A try of a loop must not depend on the tries before it: the loop's acceptance probability is a function of the
  *    state at its entry.
  *  - rs_end means "accepted". A loop that gives up after a number of tries must not call rs_end for that: the weights
- *    would count the last try as accepted. Let the loop go on and set max_tries, which fails the trace as
- *    `too_many_tries`; or fail the trace yourself with exit(), reported as `exit`. Choose a limit that is rarely met.
+ *    would count the last try as accepted. Give it a handle, and call ars_loop_abandon.
  *  - Random numbers inside a marked loop come from ars_sample and ars_draw. A generator of the simulator's own (rand,
  *    std::mt19937) is copied by each fork: every continuation repeats the numbers that follow the loop's entry, its
  *    tries are not independent, and the estimated acceptance is wrong. Nothing can check this.
@@ -150,6 +149,57 @@ ARS_API const char *ars_version(void);
 #define rs_end() ars_rs_end()
 #endif
 
+/* A loop whose marks do not stand in one function: an event generator that begins a try in one method and accepts in
+ * another, or functions of somebody else's program that are interposed. A handle stands for the loop:
+ *
+ *     static ars_loop decay = ARS_LOOP("tau decay");
+ *     void begin_decay(void)  { ars_loop_try(&decay); ... }        // entry, and every retry
+ *     void write_decay(void)  { ...; ars_loop_accept(&decay); }    // accepted
+ *
+ * The handle is a small value that you own: static, on the stack, or in an object. It must live while its loop is open.
+ * All that libars knows about the loop's progress is in it, and stack frames play no part. Handles may have the same name,
+ * and loops of all kinds may stand in one another; each ends before the one around it. In a recursive function every
+ * activation needs a handle of its own: one handle for two nested entries is an error, reported when the outer one ends.
+ * The notes at the top hold for these loops too: ars_loop_accept, or ars_loop_abandon, comes before every way out. */
+typedef struct ars_loop {
+    const char *name; /* the rest is private */
+    unsigned ready;
+    unsigned depth;
+    unsigned long long entry;
+} ars_loop;
+
+/* Initialises a handle: ars_loop loop = ARS_LOOP("name"). The name is not copied. */
+#define ARS_LOOP(loop_name)                                                                                            \
+    { (loop_name), ARS__LOOP_READY, 0, 0 }
+#define ARS__LOOP_READY 0x6c6f6f70u
+
+/* The same for a name that is made at run time, or an assignment. The name is copied, and kept as long as the process. */
+ARS_API ars_loop ars_loop_named(const char *name);
+
+/* A try begins: the entry of the loop if its handle is closed, else a retry, which takes back all that the last try drew. */
+ARS_API void ars_loop_try(ars_loop *loop);
+
+/* The try was accepted, and the loop is over. */
+ARS_API void ars_loop_accept(ars_loop *loop);
+
+/* The try was rejected, there will be no other, and the loop is over: for a loop with a cap on its tries.
+ *
+ *     for (int i = 0; i < 100; i++) {
+ *         ars_loop_try(&loop);
+ *         x = ars_sample("x", ars_normal(0, 1));
+ *         if (x > limit) { ars_loop_accept(&loop); return x; }
+ *     }
+ *     ars_loop_abandon(&loop);
+ *     return limit;                                                 // and the trace goes on
+ *
+ * What the loop drew leaves the trace as with a rejected try, and the trace's weight is right: docs/design.md has the proof.
+ * It holds for a cap that is fixed when the loop is entered, and for tries that say themselves that there shall be no other.
+ * The weight of an abandoned loop has the p/q of all its tries in it. So keep the cap small, or the proposals close to the
+ * prior, where abandoning is common. In a program that calls ars_loop_abandon anywhere, loops by handle take a little more
+ * work: libars must know how often each of them would be abandoned. */
+ARS_API void ars_loop_abandon(ars_loop *loop);
+#define ars_loop_abandon(loop) ARS__LOOP_ABANDON(loop)
+
 /* ars_reject(body, context) repeats bool body(void *context) until it returns true: a whole loop in one call, without
  * marks. Unlike a marked loop it is never forked; under a controller its acceptance is estimated by calling body again,
  * many times, before the tries of the simulator itself. That is much faster, and right if body keeps this promise:
@@ -186,6 +236,7 @@ ARS_API bool ars__rs_start(ars__loop_mark *mark, void *frame, const void *pin);
 ARS_API void ars__rs_tag(void *memory);
 ARS_API void ars__rs_end(void *frame, const char *file, const char *func);
 ARS_API void ars__reject(ars__loop_mark *mark, bool (*body)(void *), void *context);
+ARS_API void ars__reject_named(const char *name, bool (*body)(void *), void *context); /* for the Fortran module */
 
 /* Loop identity is (mark, frame). Four things in this macro keep the optimiser from blurring it:
  *  - &&ars__pin: a function whose label's address escapes cannot be inlined by Clang, and one that calls alloca cannot
@@ -257,6 +308,13 @@ static void __attribute__((constructor, unused)) ars__register_module(void) {
         __label__ ars__pin;                                                                                            \
         ARS__LOOP_MARK_HERE(loop_name)                                                                                 \
         ARS__RS_CALL(&ARS__LOOP_MARK)                                                                                  \
+    }))
+
+/* A mark without a name is no loop: it says, before main, that the program abandons loops. */
+#define ARS__LOOP_ABANDON(loop)                                                                                        \
+    (__extension__({                                                                                                   \
+        ARS__LOOP_MARK_HERE(0)                                                                                         \
+        ars_loop_abandon(loop);                                                                                        \
     }))
 
 #define ARS__REJECT(loop_name, body, context)                                                                          \

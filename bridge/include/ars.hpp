@@ -317,6 +317,10 @@ template <class F> __attribute__((noinline)) void reject_loop(ars__loop_mark *ma
     }
 }
 
+template <class Any> void abandon(ars_loop &handle) {
+    ars_loop_abandon(&handle);
+}
+
 #pragma GCC diagnostic pop
 
 template <class F> void reject_again(ars__loop_mark *mark, F &body) {
@@ -363,6 +367,27 @@ void reject_in_place(F &&body, const char *file = __builtin_FILE(), unsigned lin
 template <class F> void reject_in_place(const char *name, F &&body) {
     detail::reject_again(detail::reject_by_name(name), body);
 }
+
+/* A loop by handle, as ars_loop in ars.h: attempt() begins every try, accept() ends the loop, wherever they are called. A copy
+ * is a closed handle of the same name, so an object that has one can be copied and moved between its loops. */
+class loop {
+  public:
+    explicit loop(const char *name) : handle(ars_loop_named(name)) {}
+    explicit loop(const std::string &name) : handle(ars_loop_named(name.c_str())) {}
+    loop(const loop &other) : handle(ars_loop_named(other.handle.name)) {}
+    loop &operator=(const loop &other) {
+        if (this != &other) handle = ars_loop_named(other.handle.name);
+        return *this;
+    }
+
+    void attempt() { ars_loop_try(&handle); }
+    void accept() { ars_loop_accept(&handle); }
+    /* Given up, not accepted. A template, so that a program that never calls it is not one that abandons loops. */
+    template <class Self = loop> void abandon() { detail::abandon<Self>(handle); }
+
+  private:
+    ars_loop handle;
+};
 
 } // namespace ars
 

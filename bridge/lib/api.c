@@ -91,14 +91,7 @@ const char *ars_version(void) {
 
 /* ---- checks ------------------------------------------------------------------------------------------------------------- */
 
-/* The stack pointer of our caller, which tells whether the innermost loop's function is still there. On x86-64 a
- * distribution is passed on the stack, between the caller's frame and ours. Elsewhere we take our own frame's address,
- * which sees less but is never wrong. */
-#if defined(__x86_64__)
-#define CALLER(bytes_on_stack) ((const char *)__builtin_frame_address(0) + 16 + (bytes_on_stack))
-#else
-#define CALLER(bytes_on_stack) ((const char *)__builtin_frame_address(0) - 1 + 0 * (bytes_on_stack))
-#endif
+#define CALLER(bytes_on_stack) ARS__CALLER(bytes_on_stack)
 
 static void check_call(const char *caller, enum ars__call call, const char *name) {
     const char *what = ars__call_name(call);
@@ -125,8 +118,7 @@ static void check_no_loop(const char *what, const char *name) {
     ars__loop_name(top->mark, loop, sizeof loop);
     ars__fail(ARS_FAIL_OBSERVE_IN_LOOP, 0,
               "%s(\"%.80s\") was called inside the loop %s. Observe after the loop; if the loop was over, it was left "
-              "without "
-              "rs_end",
+              "without rs_end or ars_loop_accept",
               what, name, loop);
 }
 

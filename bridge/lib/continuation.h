@@ -22,8 +22,15 @@ static inline uint64_t ars__left_q(const struct ars_wire_wanted *wanted, const s
     return made < all ? all - made : 0;
 }
 
+/* A loop that can be abandoned is also run as a whole under q, again and again, until one of these runs is accepted: whether
+ * another one is to come. */
+bool ars__wants_whole(const struct ars_wire_wanted *wanted, const struct ars__estimate *estimate,
+                      const struct ars__loop *loop);
+/* Makes this continuation a whole run with this number. */
+void ars__begin_whole(uint32_t number);
+
 /* Counts a try of the loop that this continuation is there for. True: the continuation is over. */
 bool ars__continuation_count(struct ars__estimate *estimate, const struct ars_wire_wanted *wanted,
-                             const struct ars__loop *loop, bool accepted);
+                             const struct ars__loop *loop, enum ars__outcome outcome);
 
 #endif /* ARS_LIB_CONTINUATION_H */

@@ -88,6 +88,7 @@ static void become_worker(uint32_t w) {
     ars__me.channel_number = w;
     ars__me.where = &ars__me.mine->where;
     ars__me.order_number = atomic_load(&ars__me.mine->order_taken);
+    ars__handles_begin(getpid());
     ars__limit_memory();
 }
 

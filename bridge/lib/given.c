@@ -6,9 +6,11 @@
 #include "continuation.h"
 #include "fail.h"
 #include "process.h"
+#include "rewind.h"
 
+/* A rehearsal takes what the main run will be given, and what comes of it is undone with everything else. */
 bool ars__given_take(const ars_dist *prior, ars_dist *proposal) {
-    if (ars__continuing())
+    if (ars__continuing() && !ars__rehearsing())
         ars__fail(
             ARS_FAIL_PROTOCOL, 0,
             "the controller gave a value to a continuation under q: a run that gives values must not ask for tries "

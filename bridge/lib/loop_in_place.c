@@ -42,7 +42,8 @@ static bool try_once(const struct body *body) {
 /* One more try. True: the continuation is over. */
 static bool try_and_count(struct body *body) {
     const bool accepted = try_once(body);
-    return ars__continuation_count(&body->estimate, &body->wanted, loop_of(body), accepted);
+    return ars__continuation_count(&body->estimate, &body->wanted, loop_of(body),
+                                   accepted ? ARS__ACCEPTED : ARS__REJECTED);
 }
 
 /* One continuation, and everything as it was at the loop's entry. */
@@ -97,8 +98,8 @@ static void estimate_acceptance(struct body *body) {
 /* A call is always an entry, so an open loop that is not around us was left. */
 static void check_entry(ars__loop_mark *mark, const char *frame) {
     ars__loop_needs_trace(mark, "ars_reject");
-    const struct ars__loop *top = ars__top(&ars__me.loops);
-    if (top && frame >= top->frame) ars__loop_left(top, "its function had ended when another loop began");
+    const struct ars__loop *framed = ars__innermost_framed();
+    if (framed && frame >= framed->frame) ars__loop_left(framed, "its function had ended when another loop began");
 }
 
 void ars__reject(ars__loop_mark *mark, bool (*call)(void *), void *context) {
@@ -119,6 +120,6 @@ void ars__reject(ars__loop_mark *mark, bool (*call)(void *), void *context) {
     errno = kept;
     ars__try_begins();
     while (!try_once(&body)) ars__loop_again(loop_of(&body));
-    if (ars__recording_rejected()) ars__rejected_close(loop_of(&body));
+    if (ars__recording_rejected()) ars__rejected_close(loop_of(&body), true);
     ars__loop_close();
 }

@@ -5,7 +5,8 @@
  *   same mark, same frame, no tag                     the loop was left and its function called again: an error
  *   deeper frame, or another mark in this frame       a loop within the innermost open one
  *   shallower frame                                   the innermost open loop was left: an error
- * See ARS__RS_CALL in ars.h for what keeps the optimiser out of this. */
+ * See ARS__RS_CALL in ars.h for what keeps the optimiser out of this.
+ * Loops with a handle (handles.c) lie on the same stack, and have no frame. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,12 @@ static bool in_place(const struct ars__frame_tag *tag, const char *pointer) {
 _Noreturn void ars__loop_left(const struct ars__loop *loop, const char *how) {
     char name[200];
     ars__loop_name(loop->mark, name, sizeof name);
+    if (loop->handle)
+        ars__fail(
+            ARS_FAIL_LOOP_LEFT, 0,
+            "the loop %s was left without ars_loop_accept (%s). Call ars_loop_accept, or ars_loop_abandon if it is "
+            "given up, before every way out of it: break, return, exception, longjmp",
+            name, how);
     ars__fail(
         ARS_FAIL_LOOP_LEFT, 0,
         "the loop %s was left without rs_end (%s). Call rs_end before every way out of it: break, return, exception, "
@@ -53,13 +60,19 @@ void ars__loop_needs_trace(ars__loop_mark *mark, const char *what) {
               what, name);
 }
 
+const struct ars__loop *ars__innermost_framed(void) {
+    for (size_t i = ars__me.loops.depth; i-- > 0;)
+        if (!ars__me.loops.at[i].handle) return &ars__me.loops.at[i];
+    return NULL;
+}
+
 void ars__loops_check(const char *caller, const char *what, const char *name) {
-    const struct ars__loop *top = ars__top(&ars__me.loops);
-    if (!top || caller <= top->frame) return;
+    const struct ars__loop *framed = ars__innermost_framed();
+    if (!framed || caller <= framed->frame) return;
     char how[120];
     snprintf(how, sizeof how, "its function had ended when %s(%s%.60s%s) was called", what, name ? "\"" : "",
              name ? name : "", name ? "\"" : "");
-    ars__loop_left(top, how);
+    ars__loop_left(framed, how);
 }
 
 void ars__loops_reset(void) {
@@ -164,6 +177,7 @@ struct ars__loop *ars__loop_open(ars__loop_mark *mark, const char *frame) {
     loop->tries = 1;
     loop->in_place = false;
     loop->given = false;
+    loop->handle = NULL;
     if (ars__me.role == ARS__RUN_P) {
         loop->record = -1;
         loop->site_id = outer->site_id;
@@ -190,6 +204,16 @@ struct ars__loop *ars__loop_open(ars__loop_mark *mark, const char *frame) {
     return loop;
 }
 
+void ars__loop_entered(struct ars__loop *loop) {
+    if (ars__me.role == ARS__RUN_P) return;
+    struct ars_wire_wanted wanted;
+    if (ars__entry_is_estimated(&wanted))
+        ars__estimate_at_entry(loop, &wanted);
+    else
+        ars__loop_cache(loop);
+    ars__try_begins();
+}
+
 static bool enter(ars__loop_mark *mark, const char *frame, const char *pointer, const void *pin) {
     struct ars__loop *loop = ars__loop_open(mark, frame);
     loop->pin = pin;
@@ -197,17 +221,28 @@ static bool enter(ars__loop_mark *mark, const char *frame, const char *pointer, 
     /* Elsewhere than settled, what looks like the tag may be a leftover in an array of variable length. */
     bool fresh = pointer != loop->tag.settled || !in_place(&loop->tag, pointer);
     if (fresh) loop->tag = (struct ars__frame_tag){.below = pointer - MOVED_BY};
-    if (ars__me.role == ARS__RUN_P) return fresh;
-    struct ars_wire_wanted wanted;
-    if (ars__entry_is_estimated(&wanted))
-        ars__estimate_at_entry(loop, &wanted);
-    else
-        ars__loop_cache(loop);
-    ars__try_begins();
+    ars__loop_entered(loop);
     return fresh;
 }
 
-/* The sum of the try's log p/q stays. */
+/* The present try was rejected: what it drew is counted, and vanishes. The sum of all log p/q stays. */
+static void reject(struct ars__loop *loop) {
+    struct ars__trace *t = &ars__me.trace;
+    struct ars_wire_loop *record = &ars__loop_records(t)[loop->record];
+    record->log_ratio_rejected += loop->try_ratio;
+    record->s_pq_main += ars__try_square(loop);
+    ars__given_rejected(loop);
+    if (ars__recording_rejected()) ars__rejected_keep(loop);
+    ars__trace_rewind(t, &loop->entry);
+    loop->try_ratio = 0;
+    ars__me.state = loop->entry_state;
+    ars__me.told = loop->entry_told;
+}
+
+static bool has_snapshots(void) {
+    return ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE);
+}
+
 void ars__loop_again(struct ars__loop *loop) {
     if (++loop->tries > ars__me.max_tries) {
         char name[200];
@@ -219,19 +254,45 @@ void ars__loop_again(struct ars__loop *loop) {
     ars__try_begins();
     if (ars__me.role == ARS__RUN_P) return;
 
-    struct ars__trace *t = &ars__me.trace;
-    struct ars_wire_loop *record = &ars__loop_records(t)[loop->record];
-    record->tries = loop->tries;
-    record->log_ratio_rejected += loop->try_ratio;
-    record->s_pq_main += ars__try_square(loop);
-    if (ars__me.role == ARS__WORKER && (ars__me.flags & ARS_RUN_ESTIMATE))
-        ars__snapshots_dismiss_after((size_t)loop->record);
-    ars__given_rejected(loop);
-    if (ars__recording_rejected()) ars__rejected_keep(loop);
-    ars__trace_rewind(t, &loop->entry);
-    loop->try_ratio = 0;
-    ars__me.state = loop->entry_state;
-    ars__me.told = loop->entry_told;
+    ars__loop_records(&ars__me.trace)[loop->record].tries = loop->tries;
+    if (has_snapshots()) ars__snapshots_dismiss_from((size_t)loop->record + 1);
+    reject(loop);
+}
+
+static bool is_root(void) {
+    return ars__continuing() && ars__me.loops.depth == ars__me.root;
+}
+
+void ars__loop_retry(struct ars__loop *loop) {
+    if (is_root()) ars__continuation_tried(loop, ARS__REJECTED);
+    ars__loop_again(loop);
+}
+
+void ars__loop_accepted(struct ars__loop *loop) {
+    if (is_root()) ars__continuation_tried(loop, ARS__ACCEPTED);
+    if (ars__recording_rejected()) ars__rejected_close(loop, true);
+    ars__loop_close();
+}
+
+bool ars__can_be_abandoned(const struct ars__loop *loop) {
+    return loop->handle && ars__me.marks.abandons;
+}
+
+/* None of its tries was accepted. Nothing that the loop drew is part of the trace, but all of it counts for the weight
+ * (ars__trace_send), so there is nothing to estimate. */
+void ars__loop_abandoned(struct ars__loop *loop) {
+    if (is_root()) ars__continuation_tried(loop, ARS__ABANDONED);
+    if (ars__me.role != ARS__RUN_P) {
+        struct ars_wire_loop *record = &ars__loop_records(&ars__me.trace)[loop->record];
+        record->abandoned = 1;
+        if (has_snapshots()) {
+            ars__snapshots_dismiss_from((size_t)loop->record);
+            record->method = ARS_METHOD_NONE;
+        }
+        reject(loop);
+        if (ars__recording_rejected()) ars__rejected_close(loop, false);
+    }
+    ars__loop_close();
 }
 
 static __attribute__((noinline)) bool start(ars__loop_mark *mark, const char *frame, const char *pointer,
@@ -243,12 +304,12 @@ static __attribute__((noinline)) bool start(ars__loop_mark *mark, const char *fr
     if (top && top->mark == mark && top->frame == frame) {
         if (pin != top->pin || !in_place(&top->tag, pointer))
             ars__loop_left(top, "its function was called again, or an array of variable length stands before rs_start");
-        if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_tried(top, false);
-        ars__loop_again(top);
+        ars__loop_retry(top);
         errno = kept;
         return false;
     }
-    if (top && frame > top->frame) ars__loop_left(top, "its function had ended when another loop began");
+    const struct ars__loop *framed = ars__innermost_framed();
+    if (framed && frame > framed->frame) ars__loop_left(framed, "its function had ended when another loop began");
     for (size_t i = 0; i < ars__me.loops.depth; i++)
         if (ars__me.loops.at[i].mark == mark && ars__me.loops.at[i].frame == frame)
             ars__loop_left(top, "a loop around it was tried again");
@@ -273,8 +334,7 @@ void ars__rs_end(void *frame, const char *file, const char *func) {
             "try; the body of ars_reject has no marks of its own loop",
             slash ? slash + 1 : file, func);
     }
+    if (top->handle) ars__loop_left(top, "rs_end was called, which ends no loop that has a handle");
     if ((char *)frame > top->frame) ars__loop_left(top, "rs_end of a loop around it was called");
-    if (ars__continuing() && ars__me.loops.depth == ars__me.root) ars__continuation_tried(top, true);
-    if (ars__recording_rejected()) ars__rejected_close(top);
-    ars__loop_close();
+    ars__loop_accepted(top);
 }

@@ -14,6 +14,7 @@
 #include "data.h"
 #include "dist.h"
 #include "family.h"
+#include "handles.h"
 #include "kept.h"
 #include "loops.h"
 #include "role.h"
@@ -60,6 +61,7 @@ struct ars__process {
     size_t root;                    /* depth of the loop that is being estimated; 0: none */
 
     bool is_last_run; /* a snapshot that makes the last run under p itself: nobody needs it any more then */
+    bool is_whole;    /* a continuation that runs until the loop ends, one way or the other, to see which */
     struct ars__scripted *latest_scripted; /* the question of the script whose answer is awaited; NULL: none */
 
     struct ars__tagged_frames tagged;
@@ -70,6 +72,7 @@ struct ars__process {
     atomic_bool is_owned; /* by a thread */
     struct ars__alive alive;
     struct ars__marks marks;
+    struct ars__handle_names handle_names;
     struct ars__site_table sites;
     struct ars__data data;
     struct ars__told_host told_host;

@@ -73,14 +73,15 @@ void ars__rejected_keep(struct ars__loop *loop) {
 
 /* Only now is it known how many tries there were. Those of this entry have no parent yet, and no loop around them or
  * inside the accepted try has both the site and the instance. */
-void ars__rejected_close(struct ars__loop *loop) {
+void ars__rejected_close(struct ars__loop *loop, bool accepted) {
     struct ars__trace *t = &ars__me.trace;
-    if (loop->tries == 1) return;
+    const uint64_t rejected = loop->tries - accepted;
+    if (!rejected) return;
     const struct ars_wire_loop *record = &ars__loop_records(t)[loop->record];
     for (size_t at = loop->entry_rejected.tries; at < t->tries.used; at += sizeof(struct ars_wire_try)) {
         struct ars_wire_try *mine = try_at(t, at);
         if (mine->parent >= 0 || mine->site_id != loop->site_id || mine->instance != record->instance) continue;
         mine->recorded = loop->recorded;
-        mine->rejected = loop->tries - 1;
+        mine->rejected = rejected;
     }
 }

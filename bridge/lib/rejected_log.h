@@ -17,8 +17,8 @@ static inline struct ars__log_position ars__rejected_now(const struct ars__trace
     struct ars__log_position m = {t->tries.used, t->rejected.used, t->rejected_params.used};
     return m;
 }
-void ars__rejected_keep(struct ars__loop *loop);  /* the present try is rejected: call before the trace is rewound */
-void ars__rejected_close(struct ars__loop *loop); /* the loop is accepted */
+void ars__rejected_keep(struct ars__loop *loop); /* the present try is rejected: call before the trace is rewound */
+void ars__rejected_close(struct ars__loop *loop, bool accepted); /* the loop has ended */
 
 /* Continuations and their loops belong to no record. */
 bool ars__recording_rejected(void);

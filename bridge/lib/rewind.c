@@ -43,6 +43,10 @@ bool ars__rewinding(void) {
     return ars__me.kept && here()->running && ars__continuing() && !ars__me.snapshot;
 }
 
+bool ars__rehearsing(void) {
+    return ars__rewinding() && here()->rehearsing;
+}
+
 void ars__rewind_pause(void) {
     if (!ars__rewinding() || !here()->guard.on) return;
     here()->waiting = ars__ticks();
@@ -102,8 +106,14 @@ _Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail) {
     leave();
 }
 
-void ars__rewind_tried(const struct ars__loop *loop, bool accepted) {
-    if (ars__continuation_count(&here()->estimate, &here()->wanted, loop, accepted)) leave();
+void ars__rewind_tried(const struct ars__loop *loop, enum ars__outcome outcome) {
+    struct ars__rewind *r = here();
+    if (r->rehearsing) {
+        if (outcome == ARS__REJECTED) return;
+        r->is_abandoned = outcome == ARS__ABANDONED;
+        leave();
+    }
+    if (ars__continuation_count(&r->estimate, &r->wanted, loop, outcome)) leave();
 }
 
 /* ---- the entry ------------------------------------------------------------------------------------------------------- */
@@ -172,7 +182,8 @@ static bool begin(struct ars__rewind *r, struct ars__loop *loop, const struct ar
     r->overhead = r->waited = 0;
     r->wanted = *wanted;
     r->estimate = (struct ars__estimate){0};
-    r->number_q = r->number_p = r->asked = 0;
+    r->number_q = r->number_whole = r->number_p = r->asked = 0;
+    r->rehearsing = r->rehearsed = r->is_abandoned = false;
     r->pages.n_missed = 0;
     r->has_asked = false;
     r->reason = ARS_REASON_NONE;
@@ -203,14 +214,30 @@ static void end(struct ars__rewind *r) {
     ars__beat(r->in_try);
 }
 
-static void go_on_as(struct ars__rewind *r, enum ars__role role, uint32_t number) {
+static void go_on(struct ars__rewind *r, enum ars__role role) {
     ars__at_site(ARS_NO_SITE);
     ars__beat(false);
-    ars__me.rng = ars__stream(role, number);
     ars__me.role = role;
     ars__me.root = ars__me.loops.depth;
-    if (role == ARS__TRY_Q) ars__ahead_begin(number);
     ars__guard_on(&r->guard);
+}
+
+static void go_on_as(struct ars__rewind *r, enum ars__role role, uint32_t number) {
+    ars__me.rng = ars__stream(role, number);
+    if (role == ARS__TRY_Q) ars__ahead_begin(number);
+    go_on(r, role);
+}
+
+/* If the main run is abandoned there is nothing to estimate, and what would be wanted might never come: a state in which no try
+ * can be accepted. A fork waits until this is known. Here the main run's own draws, made in advance, tell. */
+static void rehearse(struct ars__rewind *r) {
+    r->rehearsing = r->rehearsed = true;
+    go_on(r, ARS__TRY_Q);
+}
+
+static void go_on_as_whole(struct ars__rewind *r, uint32_t number) {
+    ars__begin_whole(number);
+    go_on(r, ARS__TRY_Q);
 }
 
 /* The first continuation has shown what the others will ask. */
@@ -229,8 +256,8 @@ static void finish(struct ars__rewind *r) {
     r->cost = ars__ticks() - r->began - r->waited;
     ars__ahead_learn(loop->site_id, r->asked, ars__ahead_used_in_place());
     ars__estimate_put(&r->estimate, record);
-    record->rewinds = r->number_q + r->number_p;
-    record->method = ARS_METHOD_REWIND;
+    record->rewinds = r->number_q + r->number_whole + r->number_p + r->rehearsed;
+    record->method = r->is_abandoned ? ARS_METHOD_NONE : ARS_METHOD_REWIND;
     record->pages = (uint32_t)r->pages.n_pages;
 }
 
@@ -248,10 +275,21 @@ enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, const struct a
         *detail = r->detail;
         return r->reason;
     }
+    r->rehearsing = false;
     const bool wants_q = ars__left_q(&r->wanted, &r->estimate);
+    if (ars__can_be_abandoned(ars__top(&ars__me.loops)) && !r->rehearsed) {
+        rehearse(r);
+        return ARS_REASON_NONE;
+    }
+    if (r->is_abandoned) {
+        finish(r);
+        return ARS_REASON_NONE;
+    }
     if (wants_q && r->number_q == 1 && !r->has_asked) ask_ahead(r);
     if (wants_q)
         go_on_as(r, ARS__TRY_Q, r->number_q++);
+    else if (ars__wants_whole(&r->wanted, &r->estimate, ars__top(&ars__me.loops)))
+        go_on_as_whole(r, r->number_whole++);
     else if (r->estimate.runs_p < r->wanted.runs_p)
         go_on_as(r, ARS__RUN_P, r->number_p++);
     else
@@ -262,6 +300,9 @@ enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, const struct a
 #else
 
 bool ars__rewinding(void) {
+    return false;
+}
+bool ars__rehearsing(void) {
     return false;
 }
 void ars__rewind_pause(void) {}
@@ -278,8 +319,8 @@ enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, const struct a
 _Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail) {
     ars__fail(ARS_FAIL_MISUSE, detail, "a continuation was refused (%d) where there is none", (int)reason);
 }
-void ars__rewind_tried(const struct ars__loop *loop, bool accepted) {
-    (void)loop, (void)accepted;
+void ars__rewind_tried(const struct ars__loop *loop, enum ars__outcome outcome) {
+    (void)loop, (void)outcome;
 }
 
 #endif

@@ -15,6 +15,7 @@
 #include "guard.h"
 #include "machine.h"
 #include "pages.h"
+#include "role.h"
 #include "shm.h"
 
 struct ars__loop;
@@ -29,8 +30,10 @@ struct ars__rewind {
     struct ars__registers registers; /* at the entry */
     struct ars_wire_wanted wanted;
     struct ars__estimate estimate;
-    uint32_t number_q, number_p, asked; /* continuations begun; answers asked ahead */
+    uint32_t number_q, number_whole, number_p, asked; /* continuations begun; answers asked ahead */
     bool has_asked;
+    bool rehearsing, rehearsed;  /* the main run, for what comes of it; it may end with nothing to estimate */
+    bool is_abandoned;           /* what came of it */
     uint32_t site_id;            /* the last one that the main run had reached */
     bool in_try;                 /* of a loop around this one */
     enum ars_fork_reason reason; /* not 0: it was given up, and why */
@@ -53,9 +56,10 @@ enum ars_fork_reason ars__rewind_open(int32_t *detail);
  * copy of itself first, so that no page can be missed. */
 enum ars_fork_reason ars__rewind_at_entry(struct ars__loop *loop, const struct ars_wire_wanted *wanted, bool remember,
                                           int32_t *detail);
-/* In a continuation: a try of its loop was rejected, or accepted. Returns if it goes on. */
-void ars__rewind_tried(const struct ars__loop *loop, bool accepted);
-bool ars__rewinding(void); /* this is a continuation that will be undone */
+/* In a continuation: a try of its loop has ended. Returns if it goes on. */
+void ars__rewind_tried(const struct ars__loop *loop, enum ars__outcome outcome);
+bool ars__rewinding(void);  /* this is a continuation that will be undone */
+bool ars__rehearsing(void); /* one that makes the main run's own draws in advance */
 /* In a continuation: it cannot go on here. It is undone, and the loop forked. */
 _Noreturn void ars__rewind_refuse(enum ars_fork_reason reason, int32_t detail);
 /* While libars makes system calls of its own. */

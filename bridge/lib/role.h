@@ -13,4 +13,11 @@ enum ars__role {
     ARS__FOREIGN        /* forked by the simulator itself: takes no part */
 };
 
+/* How a try of a loop has ended. */
+enum ars__outcome {
+    ARS__REJECTED = 0, /* another one begins */
+    ARS__ACCEPTED,
+    ARS__ABANDONED /* rejected, and none follows: ars_loop_abandon */
+};
+
 #endif /* ARS_LIB_ROLE_H */

@@ -24,6 +24,10 @@ static ars__loop_mark *first_mark(void) {
 void ars__register_loop_marks(ars__loop_mark *const *begin, ars__loop_mark *const *end) {
     for (ars__loop_mark *const *s = begin; s < end; s++) {
         if (!*s || (*s)->next) continue; /* every source file of a module registers the whole module */
+        if (!(*s)->name) {               /* no loop, but a call of ars_loop_abandon */
+            ars__me.marks.abandons = true;
+            continue;
+        }
         (*s)->next = first_mark();
         ars__me.marks.first = *s;
     }

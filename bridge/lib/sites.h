@@ -2,6 +2,7 @@
 #ifndef ARS_LIB_SITES_H
 #define ARS_LIB_SITES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,7 @@
 struct ars__marks {
     ars__loop_mark *first; /* NULL: none yet */
     ars__loop_mark end;    /* of the list; not one of them */
+    bool abandons;         /* the program has a call of ars_loop_abandon */
 };
 
 /* Names to ids, by hash. */

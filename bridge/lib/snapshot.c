@@ -54,11 +54,11 @@ _Noreturn static void leave(void) {
 }
 
 /* A try of the loop at the root has ended; returns if this continuation goes on. */
-void ars__continuation_tried(const struct ars__loop *root, bool accepted) {
+void ars__continuation_tried(const struct ars__loop *root, enum ars__outcome outcome) {
     struct ars__snapshot *s = ars__me.snapshot;
     if (!s)
-        ars__rewind_tried(root, accepted);
-    else if (ars__continuation_count(&s->estimate, &s->wanted, root, accepted))
+        ars__rewind_tried(root, outcome);
+    else if (ars__continuation_count(&s->estimate, &s->wanted, root, outcome))
         leave();
 }
 
@@ -121,6 +121,11 @@ static void live_as_snapshot(void) {
     s->asked_ahead = ars__ask_ahead(ars__top(&ars__me.loops), 0, (uint32_t)ars__left_q(&s->wanted, &s->estimate));
     for (uint32_t number = 0; ars__left_q(&s->wanted, &s->estimate); number++)
         if (continue_once(ARS__TRY_Q, number)) return;
+    for (uint32_t number = 0; ars__wants_whole(&s->wanted, &s->estimate, ars__top(&ars__me.loops)); number++)
+        if (continue_once(ARS__TRY_Q, number)) {
+            ars__begin_whole(number);
+            return;
+        }
     for (uint32_t number = 0; number + 1 < s->wanted.runs_p; number++)
         if (continue_once(ARS__RUN_P, number)) return;
     ars__me.is_last_run = true;
@@ -199,9 +204,9 @@ static void reap_slot(uint32_t slot, int *status) {
     count_alive(-1);
 }
 
-void ars__snapshots_dismiss_after(size_t record) {
-    const uint32_t *slots = ars__loop_slots(&ars__me.trace);
-    for (size_t i = record + 1; i < ars__n_loops(&ars__me.trace); i++) {
+void ars__snapshots_dismiss_from(size_t record) {
+    uint32_t *slots = ars__loop_slots(&ars__me.trace);
+    for (size_t i = record; i < ars__n_loops(&ars__me.trace); i++) {
         uint32_t slot = slots[i];
         if (slot == ARS__NO_SLOT) continue;
         struct ars__snapshot *s = slot_at(slot);
@@ -210,6 +215,7 @@ void ars__snapshots_dismiss_after(size_t record) {
         int status;
         reap_slot(slot, &status);
         atomic_store(&s->status, ARS__SLOT_FREE);
+        slots[i] = ARS__NO_SLOT;
     }
 }
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "role.h"
 #include "shm.h"
 
 struct ars__loop;
@@ -19,9 +20,9 @@ struct ars__snapshots {
 };
 
 void ars__snapshot_at_entry(struct ars__loop *loop);
-void ars__snapshots_dismiss_after(size_t record); /* those of the loops behind this one */
+void ars__snapshots_dismiss_from(size_t record); /* those of this loop and the ones behind it */
 void ars__snapshots_await(void);
-/* In a continuation: a try of its loop was rejected, or accepted. Returns if it goes on, so never if accepted. */
-void ars__continuation_tried(const struct ars__loop *root, bool accepted);
+/* In a continuation: a try of its loop has ended. Returns if it goes on, so only if the try was rejected. */
+void ars__continuation_tried(const struct ars__loop *root, enum ars__outcome outcome);
 
 #endif /* ARS_LIB_SNAPSHOT_H */

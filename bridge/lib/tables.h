@@ -6,7 +6,7 @@
 #include "sites.h"
 #include "wire.h"
 
-enum { ARS__FEW_LOOPS = 4, ARS__FEW_FRAMES = 8, ARS__FEW_SITES = 60, ARS__FEW_SAMPLES = 20, ARS__FEW_RECORDS = 4 };
+enum { ARS__FEW_LOOPS = 4, ARS__FEW_FRAMES = 8, ARS__FEW_SITES = 48, ARS__FEW_SAMPLES = 20, ARS__FEW_RECORDS = 4 };
 struct ars__few {
     struct ars__loop loops[ARS__FEW_LOOPS];
     struct ars__tagged_frame tagged[ARS__FEW_FRAMES];

@@ -145,11 +145,19 @@ static void send_record(const struct ars_wire_trace *head, const struct ars__tra
     for (int i = ARS__PART_SAMPLES; i < ARS__PART_FAILURE; i++) send_part(&layout, (enum ars__part)i, parts[i]);
 }
 
-void ars__trace_send(struct ars__trace *t) {
-    double accepted = t->impossible ? -INFINITY : 0;
+/* The log p/q that weights of every kind have: of what the trace has drawn, and of all tries of loops that it has abandoned. */
+static double log_ratio(const struct ars__trace *t) {
+    if (t->impossible) return -INFINITY;
+    double sum = 0;
     const struct ars_wire_sample *s = (void *)t->samples.bytes;
-    for (size_t i = 0; i < ars__n_samples(t); i++) accepted += s[i].log_p - s[i].log_q;
+    for (size_t i = 0; i < ars__n_samples(t); i++) sum += s[i].log_p - s[i].log_q;
+    const struct ars_wire_loop *loops = ars__loop_records(t);
+    for (size_t i = 0; i < ars__n_loops(t); i++)
+        if (loops[i].abandoned) sum += loops[i].log_ratio_rejected;
+    return sum;
+}
 
+void ars__trace_send(struct ars__trace *t) {
     struct ars_wire_trace head = {
         .trace = ars__me.trace_number,
         .snapshots = t->snapshots,
@@ -161,7 +169,7 @@ void ars__trace_send(struct ars__trace *t) {
                     count_items(&t->rejected_params, 8),
         .n_tries = count_items(&t->tries, sizeof(struct ars_wire_try)),
         .log_likelihood = t->log_likelihood,
-        .log_ratio_accepted = accepted,
+        .log_ratio_accepted = log_ratio(t),
         .log_ratio_all = t->impossible ? -INFINITY : t->log_ratio_all,
     };
     send_record(&head, t);

@@ -112,7 +112,8 @@ class WeightError(ArsError, ValueError):
 
 
 class ChainError(ArsError):
-    """Markov chains cannot begin: no draw could have given the data, or a block names no latent."""
+    """Markov chains cannot begin: no draw could have given the data, or a block names no latent. Or a loop gave up,
+    which they do not support."""
 
 
 class EmbeddingError(ArsError):

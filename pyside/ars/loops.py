@@ -53,6 +53,9 @@ class LoopSummary(NamedTuple):
     and others forked, or every entry was estimated both ways), "in place" (``ars_reject``) or "not estimated".
     ``reason`` says why entries were forked although ``continuations`` allowed rewinding, and is "" if none was.
     ``pages`` is the median number of memory pages that a rewind put back, NaN if nothing was rewound.
+
+    ``abandoned`` counts the entries that were given up (``ars_loop_abandon``). Where runs of a loop were given up, a
+    number of tries says less about acceptance: ``p_accept`` and ``q_accept`` are then the accepted share of all tries.
     """
 
     address: str
@@ -73,6 +76,7 @@ class LoopSummary(NamedTuple):
     pages: float
     budget: str = "-"
     estimated: int = 0
+    abandoned: int = 0
 
     @property
     def name(self) -> str:
@@ -126,7 +130,7 @@ def _tried(loops: Array) -> _Tried:
     known = tries > 0.0
     loops, main, tries = loops[known], main[known], tries[known]
     s = np.where(main, loops["s_pq_main"], 0.0) + loops["s_pq_sum"]
-    rejected = np.where(main, loops["tries"] - 1.0, 0.0) + (loops["tries_q"] - loops["accepted_q"])
+    rejected = np.where(main, loops["tries"] - 1.0 + loops["abandoned"], 0.0) + (loops["tries_q"] - loops["accepted_q"])
     scale = float(tries.mean()) if len(tries) else 1.0
     return _Tried(np.minimum(s, _HUGE) / scale, tries / scale, rejected / scale, loops["instance"])
 
@@ -238,6 +242,35 @@ def _tries_under_q(loops: Array, until_accepted: bool) -> Floats:
     return tries
 
 
+def _given_up(loops: Array) -> bool:
+    """Whether any run of the loop was: a main run, or a continuation."""
+    return any(bool(loops[name].any()) for name in ("abandoned", "abandoned_p", "abandoned_q"))
+
+
+def _share_of_tries(accepted: Array, tries: Array) -> tuple[float, float]:
+    """The accepted share of all tries, and its standard error, by Wald's identity whatever decides when runs end."""
+    made = tries > 0
+    if not made.any():
+        return math.nan, math.nan
+    share, error = _ratio_and_error(accepted[made].astype(np.float64), tries[made].astype(np.float64))
+    return share, error if math.isfinite(error) else math.nan
+
+
+def _acceptance(loops: Array, known: Array, until_accepted: bool) -> tuple[tuple[float, float], tuple[float, float]]:
+    """p(A) and q(A), each with its standard error."""
+    if _given_up(loops):
+        accepted = loops["accepted_q"] + 1 - loops["abandoned"]
+        return (
+            _share_of_tries(known["runs_p"] - known["abandoned_p"], known["tries_p"]),
+            _share_of_tries(accepted, loops["tries_q"] + loops["tries"]),
+        )
+    under_q = _tries_under_q(known if len(known) else loops, until_accepted)
+    return _inverse_of_mean(known["tries_p"] / known["runs_p"]), _inverse_of_mean(under_q)
+
+
+_CAN_END = "the loop can be given up: with a cap on its tries, naive variance is finite if that of one try is"
+
+
 def _budget_in_words(estimated: Array, until_accepted: bool) -> str:
     """The budget of these entries, from the smallest to the largest; "-" if there are none."""
     name, field = ("R", "accepted_q") if until_accepted else ("N", "tries_q")
@@ -248,9 +281,10 @@ def _budget_in_words(estimated: Array, until_accepted: bool) -> str:
 
 def _summarise(address: str, loops: Array, estimation: Estimation, until_accepted: bool) -> LoopSummary:
     verdict = _judge(loops, until_accepted)
+    if verdict.infinite is not False and _given_up(loops):
+        verdict = verdict._replace(infinite=None, note=_CAN_END)
     known = loops[loops["runs_p"] > 0]
-    p_accept, p_error = _inverse_of_mean(known["tries_p"] / known["runs_p"])
-    q_accept, q_error = _inverse_of_mean(_tries_under_q(known if len(known) else loops, until_accepted))
+    (p_accept, p_error), (q_accept, q_error) = _acceptance(loops, known, until_accepted)
     return LoopSummary(
         address=address,
         entries=len(loops),
@@ -268,6 +302,7 @@ def _summarise(address: str, loops: Array, estimation: Estimation, until_accepte
         **estimation._asdict(),
         budget=_budget_in_words(known, until_accepted),
         estimated=len(known),
+        abandoned=int(np.count_nonzero(loops["abandoned"])),
     )
 
 
@@ -344,9 +379,10 @@ def _listed(addresses: Sequence[str]) -> str:
 def _nothing_proposed(address: str, loops: Array) -> LoopSummary:
     """The main run's own tries as the estimates: the prior made them, so that one run under p took all of them."""
     known = loops.copy()
-    known["runs_p"] = known["accepted_q"] = 1
+    known["runs_p"], known["accepted_q"] = 1, 1 - loops["abandoned"]
+    known["abandoned_p"] = loops["abandoned"]
     known["tries_p"] = known["tries_q"] = loops["tries"]
-    known["s_pq_sum"] = loops["tries"] - 1.0  # p/q = 1 in each rejected try
+    known["s_pq_sum"] = loops["tries"] - known["accepted_q"]  # p/q = 1 in each rejected try
     known["s_pq_main"] = math.nan  # these are the same tries
     summary = _summarise(address, known, how_estimated(loops), until_accepted=False)
     return summary._replace(

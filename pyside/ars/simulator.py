@@ -415,7 +415,8 @@ class Simulator:
         Raises
         ------
         ChainError
-            If no draw of the prior or the network could have given the data, or a block names no latent.
+            If no draw of the prior or the network could have given the data, a block names no latent, or a loop gives
+            up (``ars_loop_abandon``): use :meth:`posterior` then.
         TraceFailure
             If a trace fails and ``on_failure`` is "raise". ``partial`` holds what was recorded.
         RunInterrupted

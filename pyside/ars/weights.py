@@ -7,6 +7,7 @@
     biased     accepted p/q and no correction. Wrong on purpose; for comparison.
     prior      accepted p/q of a run whose loops were proposed by the prior: nothing to correct.
 
+All of them count every draw of a loop that the trace gave up (``ars_loop_abandon``), as the record of a trace does.
 Every function returns one log weight per trace; a failed trace has weight 0 (log weight -inf).
 """
 
@@ -143,7 +144,7 @@ def log_weight_ars(
         return log_a
     loops, rows = columns.loops, _loop_rows(columns)
     exact_ids = [site.id for site in sites if site.kind == SiteKind.LOOP and site.address in exact]
-    needed = (log_a[rows] > -np.inf) & ~np.isin(loops["site"], exact_ids)
+    needed = (log_a[rows] > -np.inf) & ~np.isin(loops["site"], exact_ids) & (loops["abandoned"] == 0)
     estimator = "paper" if budget is None else budget.estimator
     missing = needed & (loops["runs_p"] == 0)
     if estimator != "accepted":
@@ -174,17 +175,24 @@ def _unestimated(ids: Sequence[int], sites: Sequence[Site]) -> str:
 
 
 def _log_correction(loops: Array, estimator: str) -> Floats:
-    """The log of each entry's factor. The estimate of q(A), and so the weight, may be 0."""
+    """The log of each entry's factor. The estimate of q(A), and so the weight, may be 0.
+
+    A loop that can be given up is accepted with probability P_q. Its factor is E_p[tries] q(A) / P_q, and 1 + B is an
+    estimate of 1 / P_q, where B runs under q were given up before one was accepted (docs/design.md).
+    """
     accepted, tries_q = loops["accepted_q"].astype(np.float64), loops["tries_q"].astype(np.float64)
     log_t = np.log(loops["tries_p"] / loops["runs_p"])
     first = (loops["tries"] == 1).astype(np.float64)  # whether the main run's first try was accepted
+    given_up = loops["abandoned_q"].astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         if estimator == "paper":
-            return np.asarray(np.log(accepted) + log_t - np.log(tries_q))
+            return np.asarray(np.log(accepted * (1.0 + given_up)) + log_t - np.log(tries_q))
         if estimator == "reuse":
-            return np.asarray(np.log(accepted + first) + log_t - np.log(tries_q + 1.0))
+            return np.asarray(np.log(accepted * (1.0 + given_up) + first) + log_t - np.log(tries_q + 1.0))
         # Haldane: of S tries until accepted + 1 were accepted, the last one is not counted
-        several = np.log(accepted) - np.log(loops["tries"] + tries_q - 1.0)
+        tries = loops["tries"] + tries_q - 1.0
+        several = np.log(accepted) - np.log(tries)
+        several += np.log1p(given_up * tries / (tries + loops["abandoned_tries"]))
         return np.asarray(np.where(accepted == 0.0, np.log(first), several) + log_t)
 
 
@@ -200,6 +208,11 @@ def log_weight_collapsed(
         index = np.flatnonzero(ids == site.id)
         if not len(index):
             continue
+        if columns.loops["abandoned"][index].any() or columns.loops["abandoned_p"][index].any():
+            raise WeightError(
+                f'"collapsed" weights take q(A)/p(A) as the factor of a loop, which it is not for "{site.address}": '
+                'this loop can be given up (ars_loop_abandon). Use "ars".'
+            )
         entries = EntryValues(columns, sites, rows[index], columns.loops["instance"][index].astype(np.int64))
         p = _acceptance(_given(pA, site, loop_sites, "p(A)"), site, entries, len(index), "p(A)")
         q = _acceptance(_given(qA, site, loop_sites, "q(A)"), site, entries, len(index), "q(A)")

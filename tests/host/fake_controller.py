@@ -68,7 +68,7 @@ def unpack_traces(frames: list[bytes]) -> list[Trace]:
                 "<IIiIQdQQQQdIHHiId", loops, at["loop"]
             )
             trace.loops.append((tries, tries_q, accepted_q, runs_p, tries_p, forks, int(s_pq), method))
-            at["loop"] += 96
+            at["loop"] += 120
         trace.values = struct.unpack_from(f"<{n_values}d", values, at["value"])
         at["value"] += 8 * n_values
         for _ in range(n_tries):

@@ -18,6 +18,7 @@ import ars
 ROOT = Path(__file__).resolve().parents[2]
 CONSUMER = Path(__file__).parent / "consumer"
 COMPILER = {"c": "cc", "cpp": "c++"}
+FORTRAN = shutil.which("gfortran")
 VARIANTS = list(itertools.product(("cmake", "pkgconfig"), COMPILER, ("shared", "static")))
 
 # The whole module shares one build and one install, and the first test pays for them.
@@ -96,7 +97,14 @@ def test_install_holds_what_it_should_and_nothing_else(prefix: Path) -> None:
     stripped = {re.sub(r"^lib/[^/]+-linux-gnu/", "lib/", name) for name in names}
     package = {name for name in stripped if name.startswith("lib/cmake/ars/")}
     assert {"lib/cmake/ars/ars-config.cmake", "lib/cmake/ars/ars-config-version.cmake"} <= package
-    assert stripped - package == {
+    fortran = {
+        "include/ars.mod",
+        "lib/libars_fortran.a",
+        "lib/pkgconfig/ars-fortran.pc",
+        "share/ars/fortran/abandon.c",
+        "share/ars/fortran/ars.f90",
+    }
+    assert stripped - package - (fortran if FORTRAN else set()) == {
         "include/ars.h",
         "include/ars.hpp",
         "lib/libars.a",
@@ -172,3 +180,25 @@ def test_simulator_runs_under_the_controller(executable: Path, prefix: Path, mon
     assert abs(np.mean(radius**2) - 0.5) < 4 / np.sqrt(12 * 100)
     # The box's corners make up 1 - pi/4 of it: without the loop some radius would exceed 1 (odds 1 in 10^10).
     assert radius.max() < 1
+
+
+@pytest.mark.skipif(not FORTRAN, reason="no gfortran: Debian's package gfortran has it")
+@pytest.mark.parametrize("how", ["cmake", "pkgconfig"])
+def test_a_fortran_program_finds_the_module(
+    how: str, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = CONSUMER / "simulator.f90"
+    if how == "cmake":
+        options = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DWITH_FORTRAN=ON"]
+        run("cmake", "-S", CONSUMER, "-B", tmp_path, *generator(), *options)
+        run("cmake", "--build", tmp_path, "--target", "f90_shared")
+    else:
+        path = str(next(iter(prefix.glob("**/ars-fortran.pc"))).parent)
+        flags = run("pkg-config", "--cflags", "--libs", "ars-fortran", PKG_CONFIG_PATH=path).split()
+        libdir = run("pkg-config", "--variable=libdir", "ars", PKG_CONFIG_PATH=path).strip()
+        run("gfortran", "-O2", source, *flags, f"-Wl,-rpath,{libdir}", "-o", tmp_path / "f90_shared")
+    monkeypatch.setenv("ARS_HOST", str(prefix / "libexec" / "ars" / "ars-host"))
+    with ars.Simulator([str(tmp_path / "f90_shared")], workers=2) as simulator:
+        prior = simulator.prior(100, seed=1)
+    np.testing.assert_allclose(prior["radius"], np.hypot(prior["x"], prior["y"]), rtol=1e-15)
+    assert np.max(prior["radius"]) < 1

@@ -21,7 +21,7 @@ if ! diff -u --label "$header" --label "$library" "$work/declared" "$work/export
 fi
 for name in $(cat "$work/declared"); do
     [ "$(grep -cw "$name" "$header")" -gt 1 ] && continue
-    grep -rqw --include='*.c' --include='*.cpp' --include='*.hpp' --include='*.h' --include='*.py' "$name" "$@" && continue
+    grep -rqw --include='*.c' --include='*.cpp' --include='*.hpp' --include='*.h' --include='*.py' --include='*.f90' "$name" "$@" && continue
     echo "$name is exported, and nobody calls it: neither $header nor a source file below $*" >&2
     status=1
 done

@@ -31,6 +31,10 @@ class Loop:
     detail: int = 0
     pages: int = 0
     s_pq_main: float = math.nan  # as in files of earlier versions
+    abandoned: int = 0
+    abandoned_p: int = 0
+    abandoned_q: int = 0
+    abandoned_tries: int = 0
 
 
 @dataclass
@@ -92,6 +96,7 @@ def pack(traces: list[Trace]) -> Columns:
                 *(loop.site, loop.instance, loop.parent, loop.forks, loop.tries, loop.log_ratio_rejected),
                 *(loop.tries_q, loop.accepted_q, loop.runs_p, loop.tries_p, loop.s_pq_sum),
                 *(loop.rewinds, loop.method, loop.reason, loop.detail, loop.pages, loop.s_pq_main),
+                *(loop.abandoned, loop.abandoned_p, loop.abandoned_q, loop.abandoned_tries),
             )
             for loop in t.loops
         ]

@@ -67,7 +67,7 @@ def looping(number: int, method: int) -> Columns:
     return columns
 
 
-@pytest.mark.parametrize("size", [72, 88])  # without the method and its reasons; without s_pq_main
+@pytest.mark.parametrize("size", [72, 88, 96])  # without method and reasons; s_pq_main; what was given up
 def test_chunks_from_before_loops_had_all_their_fields(
     size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

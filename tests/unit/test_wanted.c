@@ -198,7 +198,11 @@ static void check_loop(const struct ars_wire_loop *l, uint32_t slot, uint64_t tr
     CHECK(wanted.tries_q ? o.estimate.tries_q == wanted.tries_q : o.estimate.accepted_q == wanted.accepted_q);
     CHECK(l->method == (kind == FORKED ? ARS_METHOD_FORK : kind == IN_PLACE ? ARS_METHOD_IN_PLACE : l->method));
     if (l->method != ARS_METHOD_FORK)
-        check_estimate(&(struct ars__estimate){l->tries_q, l->accepted_q, l->runs_p, l->tries_p, l->s_pq_sum},
+        check_estimate(&(struct ars__estimate){.tries_q = l->tries_q,
+                                               .accepted_q = l->accepted_q,
+                                               .runs_p = l->runs_p,
+                                               .tries_p = l->tries_p,
+                                               .s_pq_sum = l->s_pq_sum},
                        &o.estimate);
     if (l->method == ARS_METHOD_REWIND) CHECK(l->rewinds == o.continuations);
     CHECK((slot == ARS__NO_SLOT) ? l->method != ARS_METHOD_FORK : kind != IN_PLACE);

@@ -29,7 +29,10 @@ from ars.wire import Listed
 __all__ = ["ESTIMATES", "differing", "known_tries", "with_estimates", "without_estimates"]
 
 # What continuations count. Everything else about a loop's entry is the main run's.
-ESTIMATES = ("tries_q", "accepted_q", "runs_p", "tries_p", "s_pq_sum")
+ESTIMATES = (
+    *("tries_q", "accepted_q", "runs_p", "tries_p", "s_pq_sum"),
+    *("abandoned_p", "abandoned_q", "abandoned_tries"),
+)
 
 _ROUNDING = 1e-9  # relative: proposals are computed in batches, whose last bits may depend on who else was in them
 

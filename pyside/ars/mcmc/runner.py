@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ars._native import RunFlag
 from ars.columns import Columns, Site
+from ars.errors import ChainError
 from ars.failures import EXAMPLES_PER_KIND, Failure, Failures, failures_of
 from ars.mcmc.moves import Plan
 from ars.mcmc.proposer import PlannedProposer
@@ -80,6 +81,8 @@ class Runner:
         ------
         ArsError
             If a trace fails and that is not to be passed over, or the simulator is lost.
+        ChainError
+            If a loop was given up.
         """
         wanted = self.wanted if estimates else Wanted()
         flags = RunFlag.POSTERIOR | (RunFlag(0) if asks else RunFlag.PROPOSE_PRIOR)
@@ -102,4 +105,18 @@ class Runner:
                     self._examples.append(failure)
         if error := recorder.error():
             raise error
+        _refuse_abandoned(columns, self.sites)
         return columns
+
+
+def _refuse_abandoned(columns: Columns, sites: Sequence[Site]) -> None:
+    """The ratio of a move takes every loop for one that is repeated until it is accepted."""
+    loops = columns.loops
+    given_up = (loops["abandoned"] > 0) | (loops["abandoned_p"] > 0)
+    if given_up.any():
+        loop = sites[int(loops["site"][int(np.argmax(given_up))])]
+        raise ChainError(
+            f'the loop "{loop.name}" can give up (ars_loop_abandon), and has: Markov chains are right only for loops '
+            "that are repeated until a try is accepted. Use weighted traces instead, simulator.posterior(...) or ars "
+            "infer: their weights are right for loops that give up"
+        )

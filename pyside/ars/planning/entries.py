@@ -23,7 +23,7 @@ class Entries(NamedTuple):
 
 
 def entries_of(columns: Columns, sites: Sequence[Site], exact: Collection[str] = ()) -> Entries:
-    """The accepted entries of all loops that are not exact.
+    """The accepted entries of all loops that are not exact. Entries that were given up need no estimate.
 
     Loops are in the order of their addresses. Their numbers depend on which worker met a loop first; a plan must not.
     """
@@ -36,7 +36,7 @@ def entries_of(columns: Columns, sites: Sequence[Site], exact: Collection[str] =
     index = np.full(max(met, default=-1) + 1, -1, dtype=np.int64)
     index[wanted] = np.arange(len(wanted), dtype=np.int64)
     loop = index[ids]
-    needed = loop >= 0
+    needed = (loop >= 0) & (columns.loops["abandoned"] == 0)
     return Entries(rows[needed], loop[needed], tuple(addresses[number] for number in wanted), len(columns.traces))
 
 

@@ -92,7 +92,7 @@ def advise(seen: Seen, check: DataCheck | None = None) -> tuple[Advice, ...]:
         if _proposals_at_fault(seen):
             found += [] if check is not None else [_CHECK_DATA]
             found += [_TRAIN] if seen.proposer == "prior" else []
-            found.append(_mcmc(seen))
+            found += [] if seen.gives_up else [_mcmc(seen)]
     return tuple(found)
 
 

@@ -123,7 +123,8 @@ def noise_share(post: Posterior, log_weights: Floats) -> float:
 def _needed(post: Posterior) -> Booleans:
     """The loop entries whose correction is not exactly 1."""
     exact = [site.id for site in post.sites if site.address in post.run.exact]
-    return np.asarray(post.run.proposed & ~np.isin(post.columns.loops["site"], exact))
+    loops = post.columns.loops
+    return np.asarray(post.run.proposed & ~np.isin(loops["site"], exact) & (loops["abandoned"] == 0))
 
 
 def _log_keep(post: Posterior, lacking: Booleans) -> Floats:

@@ -87,7 +87,9 @@ def accepted_share(loops: Array, *, until_accepted: bool = False) -> Floats:
 
 
 def _usable(loops: Array) -> Array:
-    return loops[loops["runs_p"] > 0]
+    """Entries whose runs under p lasted until they were accepted."""
+    can_end = any(loops[name].any() for name in ("abandoned", "abandoned_p", "abandoned_q"))
+    return loops[(loops["runs_p"] > 0) & (not can_end)]
 
 
 def lower_bound(loops: Array, *, until_accepted: bool = False) -> float:

@@ -71,6 +71,8 @@ class Seen:
         The budget of the run.
     loops : tuple of LoopSeen
         Loops that were estimated, that with the smallest q(A) first.
+    gives_up : bool
+        Whether a loop was given up (``ars_loop_abandon``), which Markov chains do not support.
     ess_prior_in_loops, ess_prior : float
         Effective traces to expect, by these weights, if the prior proposed inside loops, or everything. NaN: the
         question does not arise.
@@ -107,6 +109,7 @@ class Seen:
     correction_noise: float = 0.0
     budget: Budget | ChosenBudget | None = None
     loops: tuple[LoopSeen, ...] = ()
+    gives_up: bool = False
     ess_prior_in_loops: float = math.nan
     ess_prior: float = math.nan
     ess_without: Mapping[str, float] = field(default_factory=dict)
@@ -216,10 +219,10 @@ def _proposer(post: Posterior) -> Proposer:
 
 
 class _Ratios(NamedTuple):
-    """Log p/q of accepted draws, summed per trace, for latents that have proposals."""
+    """Log p/q of the draws that count, summed per trace, for latents that have proposals."""
 
     by_site: dict[str, Floats]
-    rest: Floats  # of all latents that are not in by_site
+    rest: Floats  # of all latents that are not in by_site, and all draws of loops that were given up
     inside: Floats  # of all draws inside loops
     outside: frozenset[str]  # of by_site, the latents that no loop encloses
     left_to_prior: tuple[str, ...]
@@ -236,6 +239,14 @@ def _per_site(rows: Integers, site: Integers, terms: Floats, chosen: Sequence[in
     place[list(chosen)] = np.arange(len(chosen))
     width = len(chosen) + 1
     return np.ascontiguousarray(_summed(rows * width + place[site], terms, n * width).reshape(n, width)[:, :-1].T)
+
+
+def _given_up(columns: Columns) -> Floats:
+    """Log p/q of all draws of loops that were given up, which are not among the samples."""
+    loops, n = columns.loops, len(columns.traces)
+    rows: Integers = np.repeat(np.arange(n, dtype=np.int64), columns.traces["n_loops"])
+    chosen = (loops["abandoned"] > 0) & np.isfinite(loops["log_ratio_rejected"])
+    return _summed(rows[chosen], loops["log_ratio_rejected"][chosen], n)
 
 
 def _ratios(post: Posterior) -> _Ratios:
@@ -256,13 +267,14 @@ def _ratios(post: Posterior) -> _Ratios:
     by_site = {}
     for i, column in zip(largest, _per_site(rows, site, ratio, largest, n), strict=True):
         by_site[names[i]] = column
-    total = _summed(rows, ratio, n)
+    given_up = _given_up(columns)
+    total = _summed(rows, ratio, n) + given_up
     inside = samples["loop"] >= 0
     enclosed = np.bincount(site[inside], minlength=size) > 0
     return _Ratios(
         by_site,
         np.asarray(total - np.sum(list(by_site.values()), axis=0)) if by_site else total,
-        _summed(rows[inside], ratio[inside], n),
+        _summed(rows[inside], ratio[inside], n) + given_up,
         frozenset(names[i] for i in largest if not enclosed[i]),
         tuple(name for i, name in names.items() if drawn[i] and not proposed[i]) if proposed.any() else (),
         float(np.count_nonzero(proposed[site])) / n if n else 0.0,
@@ -304,6 +316,7 @@ def seen_of(post: Posterior) -> Seen:
         correction_noise=post.stats.get("correction_variance", 0.0),
         budget=post.budget,
         loops=_loops(post),
+        gives_up=bool(post.columns.loops["abandoned"].any() or post.columns.loops["abandoned_p"].any()),
         defensive=post.run.defensive if proposer == "network" else 0.0,
         in_loops=post.run.in_loops,
         refined=post.run.refined,

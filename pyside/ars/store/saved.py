@@ -40,9 +40,11 @@ SUFFIXES: Final = (".nc", ".npz", ".csv")
 _GROUP: Final = "ars_columns"
 _FORMAT: Final = "ars-posterior"
 _VERSION: Final = 1
+_ABANDONED: Final = ("abandoned", "abandoned_p", "abandoned_q", "abandoned_tries")
 _NEWER: Final = (  # fields that files of earlier versions do not have, the latest first
-    frozenset({"loops.s_pq_main"}),
-    frozenset(f"loops.{name}" for name in ("rewinds", "method", "reason", "detail", "pages", "s_pq_main")),
+    frozenset(f"loops.{name}" for name in _ABANDONED),
+    frozenset(f"loops.{name}" for name in ("s_pq_main", *_ABANDONED)),
+    frozenset(f"loops.{name}" for name in ("rewinds", "method", "reason", "detail", "pages", "s_pq_main", *_ABANDONED)),
 )
 _HDF5: Final = b"\x89HDF\r\n\x1a\n"  # what a netCDF-4 file begins with
 

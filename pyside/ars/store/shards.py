@@ -55,7 +55,7 @@ _ITEMS: Final = {
 }
 _COUNTED: Final = ("samples", "observes", "results", "loops", "values", "tries")
 _NEWER: Final = ("tries", "rejected")  # columns that the first recordings did not have
-_SHORTER: Final = {"loops": (72, 88)}  # bytes of an item in older files, which lack its last fields: see older.py
+_SHORTER: Final = {"loops": (72, 88, 96)}  # bytes of an item in older files, which lack its last fields: see older.py
 
 
 class Shard(NamedTuple):

@@ -169,6 +169,14 @@ def _check_loops(out: Columns, sites: SiteTable) -> None:
         refuse(kind, "loops: tries_p is below runs_p")
     if ((loops["runs_p"] == 0) & ((loops["tries_q"] > 0) | (loops["tries_p"] > 0))).any():
         refuse(kind, "loops: runs_p is 0, but tries_q or tries_p is not")
+    estimated = loops["runs_p"] > 0
+    if (loops["abandoned"] > 1).any() or (estimated & (loops["abandoned"] > 0)).any():
+        refuse(kind, "loops: abandoned is above 1, or 1 in a loop with estimates")
+    if (loops["abandoned_p"] > loops["runs_p"]).any():
+        refuse(kind, "loops: abandoned_p is above runs_p")
+    given_up = loops["abandoned_q"] > 0
+    if (given_up & ~estimated).any() or (given_up != (loops["abandoned_tries"] > 0)).any():
+        refuse(kind, "loops: abandoned_tries does not fit abandoned_q")
     if (loops["method"] > max(LoopMethod)).any() or (loops["reason"] > max(ForkReason)).any():
         refuse(kind, "loops: a method or a reason is unknown")
     _log_values("loops", loops, "log_ratio_rejected")

@@ -176,9 +176,10 @@ def loop(
     runs_p: int = 2,
     tries_p: int = 5,
     s_pq_main: float = 0.5,
+    abandoned: tuple[int, int, int, int] = (0, 1, 2, 7),
 ) -> bytes:
     body = struct.pack("<IIiIQdQQQQd", site_id, 0, parent, 5, tries, -0.75, tries_q, accepted_q, runs_p, tries_p, 1.5)
-    return body + struct.pack("<IHHiId", 3, method, reason, 41, 12, s_pq_main)
+    return body + struct.pack("<IHHiIdIIQQ", 3, method, reason, 41, 12, s_pq_main, *abandoned)
 
 
 def rejected_try(
@@ -513,6 +514,11 @@ def broken_traces() -> Iterator[tuple[str, str, list[bytes]]]:
     yield "traces_loop_accepted", "more accepted than tried", traces(changed(4, loop(accepted_q=11)))
     yield "traces_loop_no_runs", "tries under q without a run", traces(changed(4, loop(runs_p=0, tries_p=0)))
     yield "traces_loop_main", "s_pq_main is NaN", traces(changed(4, loop(s_pq_main=NAN)))
+    yield "traces_loop_abandoned", "two abandoned main runs", traces(changed(4, loop(abandoned=(2, 0, 0, 0))))
+    yield "traces_loop_abandoned_estimated", "estimates", traces(changed(4, loop(abandoned=(1, 0, 0, 0))))
+    yield "traces_loop_abandoned_p", "more abandoned runs than runs", traces(changed(4, loop(abandoned=(0, 3, 0, 0))))
+    yield "traces_loop_abandoned_q", "abandoned without a try", traces(changed(4, loop(abandoned=(0, 0, 1, 0))))
+    yield "traces_loop_abandoned_tries", "tries, none abandoned", traces(changed(4, loop(abandoned=(0, 0, 0, 3))))
     yield "traces_loop_main_negative", "s_pq_main is negative", traces(changed(4, loop(s_pq_main=-1.0)))
     yield "traces_loop_method", "method 6", traces(changed(4, loop(method=6)))
     yield "traces_loop_reason", "reason 12", traces(changed(4, loop(reason=12)))

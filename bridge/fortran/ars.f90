@@ -1,0 +1,370 @@
+!> The interface of ars.h in Fortran 2008.
+!>
+!>     use ars
+!>     type(ars_loop) :: loop
+!>     loop = ars_loop("name")
+!>     do
+!>        call ars_loop_try(loop)                                ! entry, and every retry
+!>        x = ars_sample("x", ars_uniform(-1d0, 1d0))
+!>        if (x * x < 0.5d0) exit
+!>     end do
+!>     call ars_loop_accept(loop)
+!>     y = ars_observe("y", ars_normal(x, 0.1d0))
+!>
+!> ars.h says what each call does and what a simulator must keep to: one thread, every loop ended, nothing observed inside a
+!> loop. Numbers are real(c_double), which is double precision. Trailing blanks of names do not count.
+module ars
+   use, intrinsic :: iso_c_binding, only: c_bool, c_char, c_double, c_f_pointer, c_funloc, c_funptr, c_int, c_loc, &
+                                          c_long_long, c_null_char, c_ptr, c_size_t
+   implicit none
+   private
+
+   public :: ars_dist, ars_loop, ars_accepts, ars_accepts_with
+   public :: ars_uniform, ars_normal, ars_bernoulli, ars_categorical, ars_poisson, ars_binomial, ars_beta, ars_gamma
+   public :: ars_exponential, ars_weibull, ars_lognormal, ars_truncated_normal
+   public :: ars_sample, ars_draw, ars_observe, ars_observe_normals, ars_factor, ars_result, ars_results
+   public :: ars_run, ars_next_trace, ars_in_continuation, ars_standalone, ars_version
+   public :: ars_loop_try, ars_loop_accept, ars_loop_abandon, ars_reject
+
+   integer, parameter :: longest_name = 1024 ! bytes; libars refuses longer addresses
+
+   !> A distribution, built where it is used.
+   type, bind(c) :: ars_dist
+      private
+      integer(c_int) :: kind
+      integer(c_int) :: n
+      type(c_ptr) :: p
+      real(c_double) :: a(4)
+   end type
+
+   !> The handle of a rejection loop: loop = ars_loop("name").
+   type, bind(c) :: ars_loop
+      private
+      type(c_ptr) :: name
+      integer(c_int) :: ready = 0
+      integer(c_int) :: depth = 0
+      integer(c_long_long) :: entry = 0
+   end type
+
+   interface ars_loop
+      module procedure loop_of_name
+   end interface
+
+   abstract interface
+      !> One try of ars_reject: whether it was accepted.
+      function ars_accepts() result(accepted)
+         logical :: accepted
+      end function
+      !> The same, with what ars_reject was given.
+      function ars_accepts_with(context) result(accepted)
+         class(*), intent(inout) :: context
+         logical :: accepted
+      end function
+      subroutine model_of_one_trace()
+      end subroutine
+   end interface
+
+   !> call ars_reject("name", body): repeats body until it is true. call ars_reject("name", body, context) passes it
+   !> something to work on. The promise of ars_reject in ars.h holds: body changes nothing that an earlier try has left.
+   interface ars_reject
+      module procedure reject, reject_with
+   end interface
+
+   ! ---- distributions: the arguments of ars.h -------------------------------------------------------------------------
+
+   interface
+      type(ars_dist) function ars_uniform(low, high) bind(c, name="ars_uniform")
+         import :: ars_dist, c_double
+         real(c_double), value :: low, high
+      end function
+      type(ars_dist) function ars_normal(mean, std) bind(c, name="ars_normal")
+         import :: ars_dist, c_double
+         real(c_double), value :: mean, std
+      end function
+      type(ars_dist) function ars_bernoulli(p) bind(c, name="ars_bernoulli")
+         import :: ars_dist, c_double
+         real(c_double), value :: p
+      end function
+      type(ars_dist) function ars_poisson(rate) bind(c, name="ars_poisson")
+         import :: ars_dist, c_double
+         real(c_double), value :: rate
+      end function
+      type(ars_dist) function ars_binomial(n, p) bind(c, name="ars_binomial")
+         import :: ars_dist, c_double, c_int
+         integer(c_int), value :: n
+         real(c_double), value :: p
+      end function
+      type(ars_dist) function ars_beta(a, b) bind(c, name="ars_beta")
+         import :: ars_dist, c_double
+         real(c_double), value :: a, b
+      end function
+      type(ars_dist) function ars_gamma(shape, rate) bind(c, name="ars_gamma")
+         import :: ars_dist, c_double
+         real(c_double), value :: shape, rate
+      end function
+      type(ars_dist) function ars_exponential(rate) bind(c, name="ars_exponential")
+         import :: ars_dist, c_double
+         real(c_double), value :: rate
+      end function
+      type(ars_dist) function ars_weibull(scale, shape) bind(c, name="ars_weibull")
+         import :: ars_dist, c_double
+         real(c_double), value :: scale, shape
+      end function
+      type(ars_dist) function ars_lognormal(mu, sigma) bind(c, name="ars_lognormal")
+         import :: ars_dist, c_double
+         real(c_double), value :: mu, sigma
+      end function
+      type(ars_dist) function ars_truncated_normal(mean, std, low, high) bind(c, name="ars_truncated_normal")
+         import :: ars_dist, c_double
+         real(c_double), value :: mean, std, low, high
+      end function
+      type(ars_dist) function c_categorical(p, k) bind(c, name="ars_categorical")
+         import :: ars_dist, c_ptr, c_size_t
+         type(c_ptr), value :: p
+         integer(c_size_t), value :: k
+      end function
+
+      ! ---- draws, data, results --------------------------------------------------------------------------------------
+
+      real(c_double) function c_sample(name, d) bind(c, name="ars_sample")
+         import :: ars_dist, c_char, c_double
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), value :: d
+      end function
+      !> A nuisance: always drawn from the prior, never recorded.
+      real(c_double) function ars_draw(d) bind(c, name="ars_draw")
+         import :: ars_dist, c_double
+         type(ars_dist), value :: d
+      end function
+      real(c_double) function c_observe(name, d) bind(c, name="ars_observe")
+         import :: ars_dist, c_char, c_double
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), value :: d
+      end function
+      subroutine c_observe_normals(name, mean, std, n, observed) bind(c, name="ars_observe_normals")
+         import :: c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         real(c_double), intent(in) :: mean(*), std(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(out) :: observed(*)
+      end subroutine
+      subroutine c_factor(name, log_likelihood) bind(c, name="ars_factor")
+         import :: c_char, c_double
+         character(kind=c_char), intent(in) :: name(*)
+         real(c_double), value :: log_likelihood
+      end subroutine
+      subroutine c_results(name, values, n) bind(c, name="ars_results")
+         import :: c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         real(c_double), intent(in) :: values(*)
+         integer(c_size_t), value :: n
+      end subroutine
+
+      ! ---- running ---------------------------------------------------------------------------------------------------
+
+      logical(c_bool) function c_next_trace() bind(c, name="ars_next_trace")
+         import :: c_bool
+      end function
+      logical(c_bool) function c_in_continuation() bind(c, name="ars_in_continuation")
+         import :: c_bool
+      end function
+      logical(c_bool) function c_standalone() bind(c, name="ars_standalone")
+         import :: c_bool
+      end function
+      type(c_ptr) function c_version() bind(c, name="ars_version")
+         import :: c_ptr
+      end function
+
+      ! ---- loops -----------------------------------------------------------------------------------------------------
+
+      type(ars_loop) function c_loop_named(name) bind(c, name="ars_loop_named")
+         import :: ars_loop, c_char
+         character(kind=c_char), intent(in) :: name(*)
+      end function
+      !> A try begins: the entry of the loop, or a retry.
+      subroutine ars_loop_try(loop) bind(c, name="ars_loop_try")
+         import :: ars_loop
+         type(ars_loop), intent(inout) :: loop
+      end subroutine
+      !> The try was accepted, and the loop is over.
+      subroutine ars_loop_accept(loop) bind(c, name="ars_loop_accept")
+         import :: ars_loop
+         type(ars_loop), intent(inout) :: loop
+      end subroutine
+      !> The try was rejected, and there will be no other: the loop is given up. Calling it anywhere tells libars, when the
+      !> program starts, that loops can be given up (abandon.c).
+      subroutine ars_loop_abandon(loop) bind(c, name="ars__fortran_loop_abandon")
+         import :: ars_loop
+         type(ars_loop), intent(inout) :: loop
+      end subroutine
+      subroutine c_reject(name, body, context) bind(c, name="ars__reject_named")
+         import :: c_char, c_funptr, c_ptr
+         character(kind=c_char), intent(in) :: name(*)
+         type(c_funptr), value :: body
+         type(c_ptr), value :: context
+      end subroutine
+   end interface
+
+   !> What ars_reject hands through C to its body.
+   type :: rejected_body
+      procedure(ars_accepts), pointer, nopass :: plain => null()
+      procedure(ars_accepts_with), pointer, nopass :: with => null()
+      class(*), pointer :: context => null()
+   end type
+
+   !> Probabilities of recent Categoricals: an expression given to ars_categorical may be gone when its result is used.
+   type :: probabilities
+      real(c_double), allocatable :: p(:)
+   end type
+   integer, parameter :: n_recent = 16
+   type(probabilities), target, save :: recent(n_recent)
+   integer, save :: latest = 0
+
+contains
+
+   !> The name as C has it.
+   pure function c_name(name) result(text)
+      character(*), intent(in) :: name
+      character(kind=c_char) :: text(min(len_trim(name), longest_name + 1) + 1)
+      integer :: i
+      do i = 1, size(text) - 1
+         text(i) = name(i:i)
+      end do
+      text(size(text)) = c_null_char
+   end function
+
+   !> 0 to size(p) - 1, with these probabilities; they sum to 1. Use it before 16 others are made.
+   function ars_categorical(p) result(d)
+      real(c_double), intent(in) :: p(:)
+      type(ars_dist) :: d
+      latest = mod(latest, n_recent) + 1
+      recent(latest)%p = p
+      d = c_categorical(c_loc(recent(latest)%p), size(p, kind=c_size_t))
+   end function
+
+   !> A latent: proposed by the controller, recorded under its name.
+   function ars_sample(name, d) result(drawn)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d
+      real(c_double) :: drawn
+      drawn = c_sample(c_name(name), d)
+   end function
+
+   !> Data. With data given: scores it and returns it; else draws it.
+   function ars_observe(name, d) result(observed)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d
+      real(c_double) :: observed
+      observed = c_observe(c_name(name), d)
+   end function
+
+   !> Independent Normals at once; observed (optional) receives what was observed.
+   subroutine ars_observe_normals(name, mean, std, observed)
+      character(*), intent(in) :: name
+      real(c_double), intent(in) :: mean(:), std(:)
+      real(c_double), intent(out), optional :: observed(:)
+      real(c_double) :: drawn(size(mean))
+      if (size(std) /= size(mean)) error stop "ars_observe_normals: mean and std must have the same size"
+      call c_observe_normals(c_name(name), mean, std, size(mean, kind=c_size_t), drawn)
+      if (.not. present(observed)) return
+      if (size(observed) /= size(mean)) error stop "ars_observe_normals: mean and observed must have the same size"
+      observed = drawn
+   end subroutine
+
+   !> Multiplies the likelihood by exp(log_likelihood).
+   subroutine ars_factor(name, log_likelihood)
+      character(*), intent(in) :: name
+      real(c_double), intent(in) :: log_likelihood
+      call c_factor(c_name(name), log_likelihood)
+   end subroutine
+
+   !> A quantity of interest, recorded with the trace.
+   subroutine ars_result(name, value)
+      character(*), intent(in) :: name
+      real(c_double), intent(in) :: value
+      call c_results(c_name(name), [value], 1_c_size_t)
+   end subroutine
+
+   !> The same for an array.
+   subroutine ars_results(name, values)
+      character(*), intent(in) :: name
+      real(c_double), intent(in) :: values(:)
+      call c_results(c_name(name), values, size(values, kind=c_size_t))
+   end subroutine
+
+   !> Runs the model, a subroutine without arguments, once per trace.
+   subroutine ars_run(model)
+      procedure(model_of_one_trace) :: model
+      do while (c_next_trace())
+         call model()
+      end do
+   end subroutine
+
+   !> For a simulator with its own event loop: do while (ars_next_trace()).
+   function ars_next_trace() result(more)
+      logical :: more
+      more = c_next_trace()
+   end function
+
+   !> True in a re-run of a loop, whose only effect should be its acceptance.
+   function ars_in_continuation() result(is_one)
+      logical :: is_one
+      is_one = c_in_continuation()
+   end function
+
+   !> True when no controller drives this process: the place to print results from.
+   function ars_standalone() result(is_alone)
+      logical :: is_alone
+      is_alone = c_standalone()
+   end function
+
+   !> The version of libars, such as "0.1.0".
+   function ars_version() result(version)
+      character(:), allocatable :: version
+      character(kind=c_char), pointer :: text(:)
+      integer :: i
+      call c_f_pointer(c_version(), text, [64])
+      version = ""
+      do i = 1, size(text)
+         if (text(i) == c_null_char) exit
+         version = version // text(i)
+      end do
+   end function
+
+   function loop_of_name(name) result(loop)
+      character(*), intent(in) :: name
+      type(ars_loop) :: loop
+      loop = c_loop_named(c_name(name))
+   end function
+
+   subroutine reject(name, body)
+      character(*), intent(in) :: name
+      procedure(ars_accepts) :: body
+      type(rejected_body), target :: handed
+      handed%plain => body
+      call c_reject(c_name(name), c_funloc(try_once), c_loc(handed))
+   end subroutine
+
+   subroutine reject_with(name, body, context)
+      character(*), intent(in) :: name
+      procedure(ars_accepts_with) :: body
+      class(*), intent(inout), target :: context
+      type(rejected_body), target :: handed
+      handed%with => body
+      handed%context => context
+      call c_reject(c_name(name), c_funloc(try_once), c_loc(handed))
+   end subroutine
+
+   function try_once(context) result(accepted) bind(c)
+      type(c_ptr), value :: context
+      logical(c_bool) :: accepted
+      type(rejected_body), pointer :: handed
+      call c_f_pointer(context, handed)
+      if (associated(handed%with)) then
+         accepted = handed%with(handed%context)
+      else
+         accepted = handed%plain()
+      end if
+   end function
+
+end module ars

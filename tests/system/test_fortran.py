@@ -1,0 +1,129 @@
+"""The Fortran module: every call, and the bits of the same program in C."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from build_helpers import INCLUDE, ROOT, Builder, Variant
+from test_abandoned import PROPOSALS, Y, distance, truth
+from test_reject import assert_same_traces
+
+import ars
+
+FORTRAN = shutil.which("gfortran")
+pytestmark = [
+    pytest.mark.compiler,
+    pytest.mark.skipif(not FORTRAN, reason="no gfortran: Debian's package gfortran has it"),
+]
+HERE = Path(__file__).resolve().parent / "fortran"
+MODULE = ROOT / "bridge" / "fortran"
+STRICT = ("-std=f2008", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O2", "-ffp-contract=off")
+
+
+def run(*command: str | Path, cwd: Path) -> None:
+    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Builds the module from its sources, as a user of another compiler would, and programs with it."""
+    folder = tmp_path_factory.mktemp("fortran")
+    assert FORTRAN
+    run(FORTRAN, *STRICT, "-c", MODULE / "ars.f90", cwd=folder)
+    run("gcc", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", "-c", MODULE / "abandon.c", cwd=folder)
+    run("ar", "rcs", "libars_fortran.a", "ars.o", "abandon.o", cwd=folder)
+    library = Builder(folder).library("gcc")
+
+    def make(source: Path) -> Path:
+        assert FORTRAN
+        made = folder / source.stem
+        run(FORTRAN, *STRICT, source, "libars_fortran.a", library, "-lm", "-o", made, cwd=folder)
+        return made
+
+    return make
+
+
+def alone(program: Path, seed: int) -> list[list[float]]:
+    env = {**os.environ, "ARS_SEED": str(seed), "ARS_TRACES": "20"}
+    out = subprocess.run([str(program)], env=env, capture_output=True, text=True, check=True).stdout
+    return [[float(word) for word in line.split()] for line in out.splitlines()]
+
+
+def test_every_call_gives_the_bits_of_c(
+    compiled: Callable[[Path], Path], tmp_path: Path, started: Callable[[ars.Simulator], ars.Simulator]
+) -> None:
+    twin = Builder(tmp_path).program([HERE / "everything.c"], Variant("gcc", ("-O2", "-ffp-contract=off")))
+    programs = [compiled(HERE / "everything.f90"), twin]
+    assert alone(programs[0], 3) == alone(programs[1], 3)
+    proposals: dict[str, Any] = {
+        "n": ars.Normal(0.3, 1.2),
+        "g": ars.Gamma(1.5, 1.0),
+        "b": ars.Beta(2.0, 2.0),
+        "px": ars.ScaledBeta(1.2, 1.0, -1, 1),
+    }
+    observe = {"y": 6.0, "pair": [0.1, 0.2]}
+    posts = []
+    for program in programs:
+        with started(ars.Simulator([str(program)], workers=2)) as sim:
+            prior = sim.prior(50, seed=4)
+            post = sim.posterior(observe, 150, proposals=proposals, budget=ars.Budget(M=2, N=4), seed=5)
+            posts.append((prior, post))
+    (prior, post), (prior_c, post_c) = posts
+    np.testing.assert_array_equal(prior.columns.values, prior_c.columns.values)
+    assert {site.address for site in post.sites} == {site.address for site in post_c.sites}
+    assert_same_traces(post, post_c)
+    assert {loop.method for loop in post.loops.values()} >= {"in place"}
+
+
+def test_capped_has_the_bits_of_its_twin_and_the_exact_evidence(
+    compiled: Callable[[Path], Path],
+    simulator: Callable[..., ars.Simulator],
+    started: Callable[[ars.Simulator], ars.Simulator],
+) -> None:
+    program = compiled(ROOT / "csim" / "capped_fortran.f90")
+    common: dict[str, Any] = {"proposals": {"z": PROPOSALS["beam"]}, "budget": ars.Budget(M=2, R=1)}
+    sims = [started(ars.Simulator([str(program), "4"])), simulator("capped", 4)]
+    posts = [sim.posterior({"y": Y}, 2_000, seed=31, **common) for sim in sims]
+    assert_same_traces(*posts)
+    assert (posts[0].columns.loops["abandoned"] == 1).any()
+    assert abs(distance(posts[0].log_weights("ars"), truth(4).evidence)) < 3.5
+    assert abs(distance(posts[0].log_weights("biased"), truth(4).evidence)) > 5
+
+
+def test_wrong_arguments_end_with_the_usage(compiled: Callable[[Path], Path]) -> None:
+    program = compiled(ROOT / "csim" / "capped_fortran.f90")
+    done = subprocess.run([str(program), "none"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "CAP must be a whole number" in done.stderr and "usage:" in done.stderr
+
+
+NOT_NAMED = """
+program wrong
+   use ars
+   implicit none
+   call ars_run(model)
+contains
+   subroutine model()
+      type(ars_loop) :: loop
+      double precision :: x
+      call ars_loop_try(loop)
+      x = ars_sample("x", ars_normal(0d0, 1d0))
+   end subroutine
+end program
+"""
+
+
+def test_a_handle_without_a_name_is_named(
+    compiled: Callable[[Path], Path], tmp_path: Path, started: Callable[[ars.Simulator], ars.Simulator]
+) -> None:
+    (tmp_path / "wrong.f90").write_text(NOT_NAMED)
+    sim = started(ars.Simulator([str(compiled(tmp_path / "wrong.f90"))], workers=1))
+    with sim, pytest.raises(ars.TraceFailure, match="ars_loop_try was given a handle that was never initialised"):
+        sim.posterior({}, 3, seed=1)
