@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ars._native import RunFlag
 from ars.arguments import ON_FAILURE, OnFailure
@@ -16,9 +16,9 @@ from ars.extras import torch_needed
 from ars.posterior import RunInfo, Traces
 from ars.progress import NoProgress, Progress
 from ars.proposers import HandProposer, PriorProposer, Proposer
-from ars.runtime.processes import Processes
 from ars.runtime.recorder import Recorder
 from ars.runtime.replay_advice import replay_of
+from ars.runtime.setup import Setup
 from ars.store.identity import run_identity
 from ars.store.resume import KeptRun
 from ars.wire import RunConfig, Wanted
@@ -26,9 +26,51 @@ from ars.wire import RunConfig, Wanted
 if TYPE_CHECKING:
     from ars.inference.options import PosteriorOptions
 
-__all__ = ["Runs"]
+__all__ = ["Family", "Runs"]
 
 _PROBE = 16  # traces that show which sites a simulator has
+
+
+class Files(Protocol):
+    """What is known of the files that processes were started from."""
+
+    @property
+    def build(self) -> str:
+        """A digest of the code that runs; "": not known."""
+
+
+class Family(Protocol):
+    """What runs traces: the processes of a simulator on this machine (``Processes``), or on those of a cluster."""
+
+    setup: Setup
+
+    @property
+    def files(self) -> Files: ...
+
+    @property
+    def known_sites(self) -> tuple[Site, ...]: ...
+
+    @property
+    def running(self) -> bool: ...
+
+    @property
+    def pid(self) -> int | None: ...
+
+    def lease(self) -> int: ...
+
+    def exclusively(self, lease: int | None = None) -> contextlib.AbstractContextManager[None]: ...
+
+    def work(
+        self, config: RunConfig, proposer: Proposer, recorder: Recorder, stop: threading.Event | None = None
+    ) -> None: ...
+
+    def identity(self, lease: int | None = None) -> dict[str, Any]: ...
+
+    def only_as(self, identity: Mapping[str, Any]) -> contextlib.AbstractContextManager[None]: ...
+
+    def ready(self) -> object: ...
+
+    def close(self) -> None: ...
 
 
 class Runs:
@@ -38,7 +80,7 @@ class Runs:
     can name the command that repeats it.
     """
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: Family) -> None:
         self._processes = processes
         self.options: tuple[str, ...] | None = None
 
@@ -63,6 +105,10 @@ class Runs:
     def known_sites(self) -> tuple[Site, ...]:
         """The sites that the simulator has shown so far."""
         return self._processes.known_sites
+
+    def lease(self) -> int:
+        """For work that takes several runs: see ``Processes.lease``."""
+        return self._processes.lease()
 
     def identity(self, lease: int) -> dict[str, Any]:
         """Of the simulator that the next run uses."""

@@ -35,7 +35,7 @@ from ars.posterior import Posterior, Traces
 from ars.progress import Progress, make_progress
 from ars.proposers import Proposal
 from ars.results.data_check import DataCheck, check_data
-from ars.runs import Runs
+from ars.runs import Family, Runs
 from ars.runtime.keys import read_keys
 from ars.runtime.limits import Limits
 from ars.runtime.processes import Processes
@@ -129,8 +129,11 @@ class Simulator:
             show_stdout=bool(show_stdout),
             continuations=continuations,
         )
-        self._processes = Processes(dataclasses.replace(setup, limits=setup.limits.changed(given)))
-        self._runs = Runs(self._processes)
+        self._use(Processes(dataclasses.replace(setup, limits=setup.limits.changed(given))), Runs)
+
+    def _use(self, processes: Family, runs: type[Runs]) -> None:
+        """Run traces with these: processes of this machine, or those of a cluster."""
+        self._processes, self._runs = processes, runs(processes)
         self._lease, self._prior_chunk = self._processes.lease, self._runs.prior_chunk  # for training and recording
 
     @classmethod

@@ -21,27 +21,27 @@ class RememberingProposer:
     """
 
     def __init__(self, proposer: Proposer) -> None:
-        self._proposer = proposer
+        self.proposer = proposer
         self.addresses: set[str] = set()
 
     @property
     def asks(self) -> bool:
-        return self._proposer.asks
+        return self.proposer.asks
 
     def proposes(self, site: Site) -> bool:
-        return self._proposer.proposes(site)
+        return self.proposer.proposes(site)
 
     def step(self, batch: StepBatch, sites: SiteTable) -> Replies:
         for number in np.unique(batch.site[batch.asks]).tolist():
-            if self._proposer.proposes(sites[number]):
+            if self.proposer.proposes(sites[number]):
                 self.addresses.add(sites[number].address)
-        return self._proposer.step(batch, sites)
+        return self.proposer.step(batch, sites)
 
     def end_trace(self, traces: Array) -> None:
-        self._proposer.end_trace(traces)
+        self.proposer.end_trace(traces)
 
     def warn_after_run(self, columns: Columns, sites: Sequence[Site]) -> None:
-        self._proposer.warn_after_run(columns, sites)
+        self.proposer.warn_after_run(columns, sites)
 
     def close(self) -> None:
-        self._proposer.close()
+        self.proposer.close()

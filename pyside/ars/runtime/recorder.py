@@ -177,6 +177,11 @@ class Recorder:
         if summary is not None:
             self._summary = summary if self._summary is None else self._summary + summary
 
+    @property
+    def summary(self) -> RunSummary | None:
+        """How the run went so far; None before its first part is over."""
+        return self._summary
+
     def stats(self) -> dict[str, float]:
         """The run's counters, so far."""
         stats = self._summary.stats() if self._summary is not None else {}

@@ -216,6 +216,11 @@ class ObservationEncoder(nn.Module):
         parts = (self.numbers is not None) + len(self.images) + len(self.users)
         self.join = _mlp(parts * outputs, hidden, outputs) if parts > 1 else None
 
+    @property
+    def user_modules(self) -> dict[str, nn.Module]:
+        """The user's own modules, by observation."""
+        return {name: user.module for name, user in zip(self.user_names, self.users, strict=True)}  # type: ignore[misc]
+
     def checked(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The observations that the network knows, in their shapes; a flat vector is put into its shape."""
         if set(observation) != set(self.shapes):

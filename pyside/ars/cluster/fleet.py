@@ -1,0 +1,282 @@
+"""The processes of a simulator on all workers of a Dask cluster, used like those of one machine.
+
+Everything that decides what is run stays with the client: pilots, phases, stopping, rounds. A run is a set of trace
+numbers; ``Fleet.work`` divides it over the workers. A trace's number decides its draws, so the result is, bit for bit,
+that of one machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from distributed import Client, Future, KilledWorker, wait
+from distributed.client import FutureCancelledError
+
+from ars.cluster.chunks import Chunks
+from ars.cluster.shipped import recipe_of, remember
+from ars.cluster.tasks import Outcome, Refused, Simulators, Task, digest_of, run_task, version_here
+from ars.columns import Site
+from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
+from ars.proposers import Proposer
+from ars.runtime.recorder import Recorder
+from ars.runtime.setup import Setup
+from ars.store.site_numbers import SiteNumbers, renumber
+from ars.wire import RunConfig
+
+if TYPE_CHECKING:
+    from ars.cluster.shipped import Shipped
+
+__all__ = ["Fleet"]
+
+_log = logging.getLogger(__name__)
+
+_WAIT: Final = 0.25  # seconds between two looks at the user's wish to stop
+_LOOK: Final = 2.0  # seconds between two looks at the number of workers
+_AHEAD: Final = 2  # tasks per thread of a worker: one that runs, and one that waits
+_FRUITLESS: Final = 20  # lost tasks in a row, after which the run is given up
+
+
+class _Files:
+    """What ``Runs`` asks of the files that the processes were started from."""
+
+    build = ""  # a digest of the executable, once a worker has said it
+
+
+class Fleet:
+    """See the module. It offers what ``Runs`` needs of ``Processes``."""
+
+    def __init__(self, client: Client, setup: Setup) -> None:
+        self.setup = setup
+        self.files = _Files()
+        self._client = client
+        self._name = f"ars-{secrets.token_hex(6)}"
+        self._installed = False
+        self._busy = threading.Lock()
+        self._closings = 0
+        self._sites = SiteNumbers()
+        self._executable = ""  # digest that every worker must have
+        self._networks: dict[str, Future] = {}
+        with contextlib.suppress(LaunchError, OSError):  # the client need not have the executable
+            self._executable = digest_of(setup)
+
+    # ---- what Runs asks for ------------------------------------------------------------------------------------------
+
+    @property
+    def known_sites(self) -> tuple[Site, ...]:
+        """The sites that the workers have shown so far."""
+        return self._sites.sites
+
+    @property
+    def running(self) -> bool:
+        """Whether workers may have simulators."""
+        return self._installed
+
+    @property
+    def pid(self) -> int | None:
+        """None: the processes are on other machines."""
+        return None
+
+    def ready(self) -> None:
+        """Waits for workers, and installs the plugin that keeps the simulators."""
+        if self._installed:
+            return
+        seconds = self.setup.limits.startup_timeout
+        try:
+            self._client.wait_for_workers(1, timeout=seconds)
+        except TimeoutError:
+            raise LaunchError(
+                f"the cluster at {self._client.scheduler.address} has no workers after {seconds:g} s: start some with "
+                "dask worker, or wait longer with startup_timeout="
+            ) from None
+        self._client.register_plugin(Simulators(self._name, self.setup, version_here()), name=self._name)
+        self._installed = True
+
+    def lease(self) -> int:
+        """For work that takes several runs: ``close`` ends it."""
+        return self._closings
+
+    @contextlib.contextmanager
+    def exclusively(self, lease: int | None = None) -> Iterator[None]:
+        """For one thread at a time."""
+        if not self._busy.acquire(blocking=False):
+            raise RuntimeError("this simulator is in the middle of a run")
+        try:
+            if lease is not None and lease != self._closings:
+                raise RunInterrupted("the simulator was closed")
+            yield
+        finally:
+            self._busy.release()
+
+    def identity(self, lease: int | None = None) -> dict[str, Any]:  # noqa: ARG002
+        """Of the simulator, for the folder of ``resume``."""
+        self.ready()
+        if not self._executable:
+            raise ArsError(
+                f"{self.setup.command[0]} is not on this machine, so resume= cannot tell whether the workers still "
+                "have the same one: copy the executable to the client too"
+            )
+        words = self.setup.command
+        return {
+            "command": [os.path.basename(words[0]), *words[1:]],
+            "executable": self._executable,
+            "files": {},
+        }
+
+    @contextlib.contextmanager
+    def only_as(self, identity: Mapping[str, Any]) -> Iterator[None]:  # noqa: ARG002
+        """In the block, another simulator is not started: every task names the digest of the executable anyway."""
+        yield
+
+    def close(self) -> None:
+        """Ends the simulators on all workers."""
+        self._closings += 1
+        if self._installed:
+            self._installed = False
+            self._networks.clear()
+            with contextlib.suppress(Exception):  # a cluster that is gone has no simulators
+                self._client.unregister_worker_plugin(self._name)
+
+    # ---- runs --------------------------------------------------------------------------------------------------------
+
+    def work(
+        self, config: RunConfig, proposer: Proposer, recorder: Recorder, stop: threading.Event | None = None
+    ) -> None:
+        """Runs until every trace is in, or one has failed and that ends the run."""
+        left = [] if recorder.stopped else recorder.left(config)
+        if not left:
+            return
+        self.ready()
+        shipped = recipe_of(proposer)
+        flight = _Flight(self, Chunks(left), shipped, self._network(shipped))
+        try:
+            for outcome in flight.outcomes(stop):
+                if self._take(outcome, proposer, recorder):
+                    break
+            for error in flight.lost:
+                recorder.lost(error)
+        except KeyboardInterrupt as interrupt:
+            if isinstance(interrupt, RunInterrupted):
+                raise
+            raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
+        finally:
+            flight.cancel()
+
+    def _take(self, outcome: Outcome, proposer: Proposer, recorder: Recorder) -> bool:
+        """Hands on what a task brought. True if the run is to stop."""
+        self._executable = self._executable or outcome.executable
+        self.files.build = self._executable
+        self._sites.adopt(outcome.sites)
+        remember(proposer, outcome.asked)
+        numbers = SiteNumbers()
+        numbers.adopt(recorder.sites)
+        columns = renumber(outcome.columns, numbers.adopt(outcome.sites))
+        recorder.sites = numbers.sites
+        recorder.count(outcome.summary)
+        recorder.incidents += outcome.incidents
+        said = "\n".join(dict.fromkeys(outcome.stderr.values()))
+        return recorder.take(columns, lambda: numbers.sites, lambda: said)
+
+    def _network(self, shipped: Shipped | None) -> Future | None:
+        """The network in the cluster's memory, sent once."""
+        if shipped is None or shipped.network is None:
+            return None
+        digest = shipped.recipe.network
+        if digest not in self._networks:
+            self._networks = {digest: self._client.scatter(shipped.network, hash=False)}
+        return self._networks[digest]
+
+    # ---- the cluster -------------------------------------------------------------------------------------------------
+
+    def threads(self) -> int:
+        """Threads of all workers."""
+        return sum(self._client.nthreads().values())
+
+    def submit(self, config: RunConfig, shipped: Shipped | None, network: Future | None) -> Future:
+        """Sends a task."""
+        recipe = None if shipped is None else shipped.recipe
+        task = Task(self._name, config, recipe, self._executable)
+        return self._client.submit(run_task, task, network, pure=False, key=f"{self._name}-{secrets.token_hex(8)}")
+
+
+class _Flight:
+    """The tasks of one run that are under way."""
+
+    def __init__(self, fleet: Fleet, chunks: Chunks, shipped: Shipped | None, network: Future | None) -> None:
+        self._fleet = fleet
+        self._chunks = chunks
+        self._shipped = shipped
+        self._network = network
+        self._flying: dict[Future, RunConfig] = {}
+        self._fruitless = 0
+        self._threads = fleet.threads()
+        self._looked = self._seen = time.monotonic()
+        self.lost: list[ArsError] = []
+
+    def outcomes(self, stop: threading.Event | None) -> Iterator[Outcome]:
+        """The tasks' results as they come."""
+        while self._chunks or self._flying:
+            if stop is not None and stop.is_set():
+                return
+            self._look()
+            while self._chunks and len(self._flying) < _AHEAD * max(self._threads, 1):
+                config = self._chunks.next(self._threads)
+                self._flying[self._fleet.submit(config, self._shipped, self._network)] = config
+            with contextlib.suppress(TimeoutError):
+                wait(list(self._flying), timeout=_WAIT, return_when="FIRST_COMPLETED")
+            for future in [each for each in self._flying if each.done()]:
+                outcome = self._landed(future, self._flying.pop(future))
+                if outcome is not None:
+                    yield outcome
+
+    def _look(self) -> None:
+        """How many workers there are now; none for too long is an error."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
+            return
+        self._looked, self._threads = now, self._fleet.threads()
+        if self._threads:
+            self._seen = now
+        elif now - self._seen > self._fleet.setup.limits.startup_timeout:
+            raise HostLostError(
+                f"the cluster has had no workers for {now - self._seen:.0f} s; .partial holds what had finished"
+            )
+
+    def _landed(self, future: Future, config: RunConfig) -> Outcome | None:
+        """The result of a finished task; None if it was lost and has to be run again."""
+        try:
+            result = future.result()
+        except (KilledWorker, FutureCancelledError) as error:
+            self._again(config, f"a worker was lost with a task of {config.n_traces:,} traces ({error})")
+            return None
+        if isinstance(result, Refused):
+            result.error.args = (f"worker {result.worker}: {result.error}", *result.error.args[1:])
+            if isinstance(result.error, HostLostError):
+                self._again(config, str(result.error))
+                return None
+            raise result.error
+        self._fruitless = 0
+        self._chunks.measured(len(result.columns.traces), result.seconds)
+        return result  # type: ignore[no-any-return]
+
+    def _again(self, config: RunConfig, text: str) -> None:
+        self._fruitless += 1
+        error = HostLostError(text)
+        if self._fruitless > _FRUITLESS:
+            raise HostLostError(f"{_FRUITLESS} tasks were lost in a row; the last one: {text}")
+        self.lost.append(error)
+        self._chunks.give_back(config)
+
+    def cancel(self) -> None:
+        """Gives up the tasks that are still under way."""
+        if self._flying:
+            with contextlib.suppress(Exception):
+                self._fleet._client.cancel(list(self._flying), force=True)
+            self._flying.clear()
+

@@ -1,0 +1,72 @@
+"""Proposers that can be sent to a worker: what they are made of, beside what the client needs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from ars.cluster.tasks import Recipe, SentNetwork
+from ars.columns import Columns, Site
+from ars.errors import ArsError
+from ars.inference.options import PosteriorOptions
+from ars.proposers import PriorProposer, Proposer
+from ars.proposers.protocol import Array
+from ars.proposers.remembering import RememberingProposer
+from ars.runs import Runs
+from ars.wire import Replies, SiteTable, StepBatch
+
+__all__ = ["ClusterRuns", "Shipped", "recipe_of", "remember"]
+
+
+class Shipped:
+    """A proposer that works on the workers. Here it only answers which latents it proposes, and warns after the run."""
+
+    def __init__(self, proposer: Proposer, asked: PosteriorOptions) -> None:
+        self._proposer = proposer
+        self.network = None if asked.network is None else SentNetwork.of(asked.network)
+        digest = "" if self.network is None else self.network.digest
+        # Neither the folder nor the traces that are asked for in all concern a worker.
+        self.recipe = Recipe(replace(asked, network=None, resume=None), digest)
+
+    @property
+    def asks(self) -> bool:
+        return self._proposer.asks
+
+    def proposes(self, site: Site) -> bool:
+        return self._proposer.proposes(site)
+
+    def step(self, batch: StepBatch, sites: SiteTable) -> Replies:
+        raise AssertionError("a worker answers")
+
+    def end_trace(self, traces: Array) -> None:
+        """States are on the workers."""
+
+    def warn_after_run(self, columns: Columns, sites: Sequence[Site]) -> None:
+        self._proposer.warn_after_run(columns, sites)
+
+    def close(self) -> None:
+        self._proposer.close()
+
+
+class ClusterRuns(Runs):
+    """Runs whose proposers can be sent."""
+
+    def proposer(self, asked: PosteriorOptions, lease: int) -> Proposer:
+        proposer = super().proposer(asked, lease)
+        return Shipped(proposer, asked) if proposer.asks else proposer
+
+
+def recipe_of(proposer: Proposer) -> Shipped | None:
+    """What to send to workers; None if the prior proposes."""
+    inner = proposer.proposer if isinstance(proposer, RememberingProposer) else proposer
+    if isinstance(inner, Shipped):
+        return inner
+    if isinstance(inner, PriorProposer) or not inner.asks:
+        return None
+    raise ArsError(f"{type(inner).__name__} cannot be sent to the workers of a cluster")
+
+
+def remember(proposer: Proposer, asked: Collection[str]) -> None:
+    """A worker was asked about these latents."""
+    if isinstance(proposer, RememberingProposer):
+        proposer.addresses.update(asked)

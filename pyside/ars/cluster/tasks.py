@@ -1,0 +1,235 @@
+"""The work that a Dask worker does: a range of traces, run by the simulator that it keeps.
+
+A worker's simulator, and its copy of the network, belong to a plugin. Dask installs the plugin on workers that join
+later too, and takes it down when the run is over or the worker ends, which ends the simulator's processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from distributed import get_worker
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from ars._native import VERSION
+from ars.columns import Columns, Site
+from ars.errors import ArsError
+from ars.extras import one_torch_thread
+from ars.failures import Failure
+from ars.inference.options import PosteriorOptions
+from ars.progress import NoProgress
+from ars.proposers import PriorProposer, Proposer
+from ars.proposers.remembering import RememberingProposer
+from ars.runs import Runs
+from ars.runtime.launch import resolve_command
+from ars.runtime.processes import Processes
+from ars.runtime.recorder import Recorder
+from ars.runtime.run_summary import RunSummary
+from ars.runtime.setup import Setup
+from ars.wire import RunConfig
+
+if TYPE_CHECKING:
+    from ars.network.facade import Network
+
+__all__ = ["Outcome", "Recipe", "Refused", "SentNetwork", "Simulators", "Task", "digest_of", "run_task"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Who proposes, in a form that can be sent: the options of a posterior, whose network travels by itself."""
+
+    asked: PosteriorOptions
+    network: str  # digest of the network's bytes; "" if there is none
+
+
+@dataclass(frozen=True)
+class Task:
+    """A range of traces, and all that a worker has to know about it."""
+
+    plugin: str  # the name of the plugin that keeps the simulator
+    config: RunConfig
+    recipe: Recipe | None  # None: the prior proposes
+    executable: str  # digest of the executable that must be there; "": any
+
+
+@dataclass(frozen=True)
+class SentNetwork:
+    """A network as bytes, with the user's own modules if it has any: those are code, which no file of ours holds."""
+
+    file: bytes
+    embeddings: Mapping[str, Any]
+
+    @staticmethod
+    def of(network: Network) -> SentNetwork:
+        """To be sent."""
+        with tempfile.TemporaryDirectory(prefix="ars-") as folder:
+            path = os.path.join(folder, "network.safetensors")
+            network.save(path)
+            with open(path, "rb") as file:
+                return SentNetwork(file.read(), network.network.observer.user_modules)
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.file).hexdigest()
+
+    def network(self) -> Network:
+        """As it was."""
+        from ars.network.facade import Network
+
+        with tempfile.TemporaryDirectory(prefix="ars-") as folder:
+            path = os.path.join(folder, "network.safetensors")
+            with open(path, "wb") as file:
+                file.write(self.file)
+            return Network.load(path, embeddings=self.embeddings or None)
+
+
+class Outcome(NamedTuple):
+    """What a task brings back."""
+
+    columns: Columns
+    sites: tuple[Site, ...]
+    asked: frozenset[str]  # addresses of the latents that were proposed
+    summary: RunSummary | None
+    stderr: dict[int, str]
+    incidents: list[Failure]
+    seconds: float
+    executable: str  # digest
+    worker: str
+
+
+class Refused(NamedTuple):
+    """A task that this worker could not do, and none will do here."""
+
+    worker: str
+    error: ArsError
+    other_build: bool
+
+
+def digest_of(setup: Setup) -> str:
+    """A digest of the executable as this machine has it."""
+    path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Simulators(WorkerPlugin):  # type: ignore[misc]
+    """Keeps one simulator and one network on a worker. One task at a time uses them."""
+
+    def __init__(self, name: str, setup: Setup, version: str) -> None:
+        self.name = name
+        self.setup_of_simulator = setup
+        self.version = version
+        self._lock: Any = None  # made on the worker: a lock cannot be sent
+        self._processes: Processes | None = None
+        self._network: tuple[str, Network | None] = ("", None)
+
+    def setup(self, worker: Any) -> None:  # noqa: ARG002
+        self._lock = threading.Lock()
+
+    def teardown(self, worker: Any) -> None:  # noqa: ARG002
+        if self._processes is not None:
+            self._processes.close()
+            self._processes = None
+
+    @contextlib.contextmanager
+    def exclusively(self) -> Iterator[Processes]:
+        """The simulator's processes, for one thread."""
+        with self._lock:
+            if self._processes is None:
+                self._processes = Processes(self.setup_of_simulator)
+            yield self._processes
+
+    def network(self, digest: str, sent: SentNetwork | None) -> Network | None:
+        """The network with this digest, made of what was sent unless it is here already."""
+        if digest != self._network[0]:
+            self._network = (digest, None if sent is None else sent.network())
+        return self._network[1]
+
+
+def run_task(task: Task, network: SentNetwork | None) -> Outcome | Refused:
+    """Run a range of traces on this worker.
+
+    Parameters
+    ----------
+    task : Task
+        What to do.
+    network : SentNetwork or None
+        The network that proposes.
+
+    Returns
+    -------
+    Outcome or Refused
+        The traces, failed ones among them; or why this machine cannot run them.
+    """
+    worker = get_worker()
+    plugin: Simulators = worker.plugins[task.plugin]
+    name = f"{worker.address} ({os.uname().nodename})"
+    if plugin.version != version_here():
+        text = f"this worker has libars {version_here()}, and the client {plugin.version}: install the same on both"
+        return Refused(name, ArsError(text), other_build=True)
+    with plugin.exclusively() as processes:
+        try:
+            found = digest_of(processes.setup)
+            if task.executable and found != task.executable:
+                text = (
+                    f"{processes.setup.command[0]} is another build on this worker (sha256 {found[:12]} instead of "
+                    f"{task.executable[:12]}): copy the same executable to all machines"
+                )
+                return Refused(name, ArsError(text), other_build=True)
+            return _run(task, network, plugin, processes, found, name)
+        except (ArsError, OSError) as error:
+            known = error if isinstance(error, ArsError) else ArsError(str(error))
+            known.partial = None
+            return Refused(name, known, other_build=False)
+
+
+def version_here() -> str:
+    """The version of libars, and of the protocol."""
+    from importlib.metadata import version
+
+    return f"{version('libars')}, protocol {VERSION}"
+
+
+def _run(
+    task: Task, network: SentNetwork | None, plugin: Simulators, processes: Processes, executable: str, name: str
+) -> Outcome:
+    begin = time.monotonic()
+    runs = Runs(processes)
+    config = task.config
+    with contextlib.ExitStack() as stack:
+        proposer = RememberingProposer(_proposer(task.recipe, network, plugin, runs, stack))
+        recorder = Recorder(config.n_traces, "zero", NoProgress(), first=config.first_trace, seed=config.seed)
+        runs.work(config, proposer, recorder, None)
+    return Outcome(
+        recorder.columns(),
+        recorder.sites,
+        frozenset(proposer.addresses),
+        recorder.summary,
+        dict(recorder.stderr),
+        list(recorder.incidents),
+        time.monotonic() - begin,
+        executable,
+        name,
+    )
+
+
+def _proposer(
+    recipe: Recipe | None, network: SentNetwork | None, plugin: Simulators, runs: Runs, stack: contextlib.ExitStack
+) -> Proposer:
+    if recipe is None:
+        return PriorProposer()
+    asked = recipe.asked
+    if recipe.network:
+        asked = replace(asked, network=plugin.network(recipe.network, network))
+        stack.enter_context(one_torch_thread())
+    proposer = runs.proposer(asked, runs.lease())
+    stack.callback(proposer.close)
+    return proposer
