@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from distributed import Client, Future, KilledWorker, wait
@@ -21,7 +21,7 @@ from distributed.client import FutureCancelledError
 
 from ars.cluster.chunks import Chunks
 from ars.cluster.shipped import recipe_of, remember
-from ars.cluster.tasks import Outcome, Refused, Simulators, Task, digest_of, run_task, version_here
+from ars.cluster.tasks import Outcome, Refused, SentNetwork, Simulators, Task, digest_of, run_task, version_here
 from ars.columns import Site
 from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
 from ars.proposers import Proposer
@@ -56,15 +56,15 @@ class Fleet:
         self.setup = setup
         self.files = _Files()
         self._client = client
-        self._name = f"ars-{secrets.token_hex(6)}"
+        self.name = f"ars-{secrets.token_hex(6)}"
         self._installed = False
         self._busy = threading.Lock()
         self._closings = 0
         self._sites = SiteNumbers()
-        self._executable = ""  # digest that every worker must have
+        self.executable = ""  # digest that every worker must have
         self._networks: dict[str, Future] = {}
         with contextlib.suppress(LaunchError, OSError):  # the client need not have the executable
-            self._executable = digest_of(setup)
+            self.executable = digest_of(setup)
 
     # ---- what Runs asks for ------------------------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class Fleet:
                 f"the cluster at {self._client.scheduler.address} has no workers after {seconds:g} s: start some with "
                 "dask worker, or wait longer with startup_timeout="
             ) from None
-        self._client.register_plugin(Simulators(self._name, self.setup, version_here()), name=self._name)
+        self._client.register_plugin(Simulators(self.name, self.setup, version_here()), name=self.name)
         self._installed = True
 
     def lease(self) -> int:
@@ -117,7 +117,7 @@ class Fleet:
     def identity(self, lease: int | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Of the simulator, for the folder of ``resume``."""
         self.ready()
-        if not self._executable:
+        if not self.executable:
             raise ArsError(
                 f"{self.setup.command[0]} is not on this machine, so resume= cannot tell whether the workers still "
                 "have the same one: copy the executable to the client too"
@@ -125,7 +125,7 @@ class Fleet:
         words = self.setup.command
         return {
             "command": [os.path.basename(words[0]), *words[1:]],
-            "executable": self._executable,
+            "executable": self.executable,
             "files": {},
         }
 
@@ -141,7 +141,7 @@ class Fleet:
             self._installed = False
             self._networks.clear()
             with contextlib.suppress(Exception):  # a cluster that is gone has no simulators
-                self._client.unregister_worker_plugin(self._name)
+                self._client.unregister_worker_plugin(self.name)
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
@@ -170,8 +170,8 @@ class Fleet:
 
     def _take(self, outcome: Outcome, proposer: Proposer, recorder: Recorder) -> bool:
         """Hands on what a task brought. True if the run is to stop."""
-        self._executable = self._executable or outcome.executable
-        self.files.build = self._executable
+        self.executable = self.executable or outcome.executable
+        self.files.build = self.executable
         self._sites.adopt(outcome.sites)
         remember(proposer, outcome.asked)
         numbers = SiteNumbers()
@@ -187,10 +187,23 @@ class Fleet:
         """The network in the cluster's memory, sent once."""
         if shipped is None or shipped.network is None:
             return None
-        digest = shipped.recipe.network
-        if digest not in self._networks:
-            self._networks = {digest: self._client.scatter(shipped.network, hash=False)}
-        return self._networks[digest]
+        return self.send(shipped.network)
+
+    def send(self, network: SentNetwork) -> Future:
+        """A network in the cluster's memory: sent once, and the last one alone is kept."""
+        if network.digest not in self._networks:
+            self._networks = {network.digest: self._client.scatter(network, hash=False)}
+        return self._networks[network.digest]
+
+    def gather(self, function: Callable[..., Any], tasks: Sequence[Any], network: Future | None) -> list[Any]:
+        """One task each for ``function(task, network)``, all at once; Ctrl-C gives them up."""
+        futures = [self._client.submit(function, task, network, pure=False) for task in tasks]
+        try:
+            return list(self._client.gather(futures))
+        except KilledWorker as error:
+            raise HostLostError(f"a worker was lost again and again: {error}") from error
+        finally:
+            self._client.cancel([each for each in futures if not each.done()])
 
     # ---- the cluster -------------------------------------------------------------------------------------------------
 
@@ -201,8 +214,8 @@ class Fleet:
     def submit(self, config: RunConfig, shipped: Shipped | None, network: Future | None) -> Future:
         """Sends a task."""
         recipe = None if shipped is None else shipped.recipe
-        task = Task(self._name, config, recipe, self._executable)
-        return self._client.submit(run_task, task, network, pure=False, key=f"{self._name}-{secrets.token_hex(8)}")
+        task = Task(self.name, config, recipe, self.executable)
+        return self._client.submit(run_task, task, network, pure=False, key=f"{self.name}-{secrets.token_hex(8)}")
 
 
 class _Flight:
@@ -256,11 +269,11 @@ class _Flight:
             self._again(config, f"a worker was lost with a task of {config.n_traces:,} traces ({error})")
             return None
         if isinstance(result, Refused):
-            result.error.args = (f"worker {result.worker}: {result.error}", *result.error.args[1:])
-            if isinstance(result.error, HostLostError):
-                self._again(config, str(result.error))
+            error = result.named()
+            if isinstance(error, HostLostError):
+                self._again(config, str(error))
                 return None
-            raise result.error
+            raise error
         self._fruitless = 0
         self._chunks.measured(len(result.columns.traces), result.seconds)
         return result  # type: ignore[no-any-return]
@@ -279,4 +292,3 @@ class _Flight:
             with contextlib.suppress(Exception):
                 self._fleet._client.cancel(list(self._flying), force=True)
             self._flying.clear()
-

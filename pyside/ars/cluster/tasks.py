@@ -39,7 +39,7 @@ from ars.wire import RunConfig
 if TYPE_CHECKING:
     from ars.network.facade import Network
 
-__all__ = ["Outcome", "Recipe", "Refused", "SentNetwork", "Simulators", "Task", "digest_of", "run_task"]
+__all__ = ["Outcome", "Recipe", "Refused", "SentNetwork", "Simulators", "Task", "digest_of", "run_task", "worker_name"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,11 @@ class Refused(NamedTuple):
     error: ArsError
     other_build: bool
 
+    def named(self) -> ArsError:
+        """The error, with the worker's name."""
+        self.error.args = (f"worker {self.worker}: {self.error}", *self.error.args[1:])
+        return self.error
+
 
 def digest_of(setup: Setup) -> str:
     """A digest of the executable as this machine has it."""
@@ -127,6 +132,7 @@ class Simulators(WorkerPlugin):  # type: ignore[misc]
         self.name = name
         self.setup_of_simulator = setup
         self.version = version
+        self.executable = ""  # digest of the executable on this worker
         self._lock: Any = None  # made on the worker: a lock cannot be sent
         self._processes: Processes | None = None
         self._network: tuple[str, Network | None] = ("", None)
@@ -138,6 +144,25 @@ class Simulators(WorkerPlugin):  # type: ignore[misc]
         if self._processes is not None:
             self._processes.close()
             self._processes = None
+
+    def unfit(self, name: str, executable: str) -> Refused | None:
+        """Why this worker cannot take part: another libars, another executable, or none. None if it can."""
+        if self.version != version_here():
+            text = f"this worker has libars {version_here()}, and the client {self.version}: install the same on both"
+            return Refused(name, ArsError(text), other_build=True)
+        setup = self.setup_of_simulator
+        try:
+            found = digest_of(setup)
+        except (ArsError, OSError) as error:
+            return Refused(name, error if isinstance(error, ArsError) else ArsError(str(error)), other_build=False)
+        if executable and found != executable:
+            text = (
+                f"{setup.command[0]} is another build on this worker (sha256 {found[:12]} instead of "
+                f"{executable[:12]}): copy the same executable to all machines"
+            )
+            return Refused(name, ArsError(text), other_build=True)
+        self.executable = found
+        return None
 
     @contextlib.contextmanager
     def exclusively(self) -> Iterator[Processes]:
@@ -170,25 +195,22 @@ def run_task(task: Task, network: SentNetwork | None) -> Outcome | Refused:
         The traces, failed ones among them; or why this machine cannot run them.
     """
     worker = get_worker()
+    name = worker_name(worker)
     plugin: Simulators = worker.plugins[task.plugin]
-    name = f"{worker.address} ({os.uname().nodename})"
-    if plugin.version != version_here():
-        text = f"this worker has libars {version_here()}, and the client {plugin.version}: install the same on both"
-        return Refused(name, ArsError(text), other_build=True)
+    if (refused := plugin.unfit(name, task.executable)) is not None:
+        return refused
     with plugin.exclusively() as processes:
         try:
-            found = digest_of(processes.setup)
-            if task.executable and found != task.executable:
-                text = (
-                    f"{processes.setup.command[0]} is another build on this worker (sha256 {found[:12]} instead of "
-                    f"{task.executable[:12]}): copy the same executable to all machines"
-                )
-                return Refused(name, ArsError(text), other_build=True)
-            return _run(task, network, plugin, processes, found, name)
+            return _run(task, network, plugin, processes, name)
         except (ArsError, OSError) as error:
             known = error if isinstance(error, ArsError) else ArsError(str(error))
             known.partial = None
             return Refused(name, known, other_build=False)
+
+
+def worker_name(worker: Any) -> str:
+    """The worker's address and its machine."""
+    return f"{worker.address} ({os.uname().nodename})"
 
 
 def version_here() -> str:
@@ -198,9 +220,7 @@ def version_here() -> str:
     return f"{version('libars')}, protocol {VERSION}"
 
 
-def _run(
-    task: Task, network: SentNetwork | None, plugin: Simulators, processes: Processes, executable: str, name: str
-) -> Outcome:
+def _run(task: Task, network: SentNetwork | None, plugin: Simulators, processes: Processes, name: str) -> Outcome:
     begin = time.monotonic()
     runs = Runs(processes)
     config = task.config
@@ -216,7 +236,7 @@ def _run(
         dict(recorder.stderr),
         list(recorder.incidents),
         time.monotonic() - begin,
-        executable,
+        plugin.executable,
         name,
     )
 
