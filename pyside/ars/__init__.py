@@ -124,4 +124,8 @@ def __getattr__(name: str) -> Any:
             from ars.network.facade import Network
 
         return Network
+    if name == "cluster":  # with dask and distributed
+        import importlib
+
+        return importlib.import_module("ars.cluster")
     raise AttributeError(f"module 'ars' has no attribute {name!r}")

@@ -37,6 +37,15 @@ MAY_IMPORT = {
         "ars.network.train",
         "ars.store",
     },
+    "ars.cluster": {
+        "ars",
+        "ars.inference",
+        "ars.mcmc",
+        "ars.proposers",
+        "ars.runtime",
+        "ars.store",
+        "ars.wire",
+    },
     "ars.cli": {"ars", "ars.inference", "ars.mcmc", "ars.results", "ars.store", "ars.toolchain"},
     "ars_lab": {"ars", "ars.network", "ars.proposers", "ars.store", "ars.toolchain"},
 }

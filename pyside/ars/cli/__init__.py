@@ -73,6 +73,9 @@ _EXTRAS = {  # packages that come with an extra of libars
     "xarray": "arviz",
     "h5netcdf": "arviz",
     "netCDF4": "arviz",
+    "dask": "cluster",
+    "distributed": "cluster",
+    "dask_jobqueue": "slurm",
 }
 
 

@@ -99,7 +99,11 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _worker(sim: Simulator) -> int:
     """The process that will run the trace: the only child of the zygote."""
-    zygote = sim._processes.ready().hello.zygote_pid
+    from ars.runtime.processes import Processes
+
+    processes = sim._processes
+    assert isinstance(processes, Processes)  # of this machine
+    zygote = processes.ready().hello.zygote_pid
     path = Path(f"/proc/{zygote}/task/{zygote}/children")
     for _ in range(1000):
         if pids := path.read_text().split():

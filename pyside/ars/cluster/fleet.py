@@ -269,11 +269,11 @@ class _Flight:
             self._again(config, f"a worker was lost with a task of {config.n_traces:,} traces ({error})")
             return None
         if isinstance(result, Refused):
-            error = result.named()
-            if isinstance(error, HostLostError):
-                self._again(config, str(error))
+            refusal = result.named()
+            if isinstance(refusal, HostLostError):
+                self._again(config, str(refusal))
                 return None
-            raise error
+            raise refusal
         self._fruitless = 0
         self._chunks.measured(len(result.columns.traces), result.seconds)
         return result  # type: ignore[no-any-return]

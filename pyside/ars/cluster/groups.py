@@ -1,11 +1,12 @@
 """Markov chains on a cluster: groups of chains, each run by one worker from beginning to end.
 
-A chain needs an answer per move, and a message to a worker costs more than a move. So a group stays on its worker, with a
-seed of its own.
+A chain needs an answer per move, and a message to a worker costs more than a move. So a group stays on its worker, with
+a seed of its own.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -134,14 +135,25 @@ def joined(parts: Sequence[Chains]) -> Chains:
         {name: address for address, name in names.items()},
         observed=parts[0].observed,
         acceptance=acceptance,
-        failures=Failures([failure for part in parts for failure in part.failures]),
+        failures=_all_failures([part.failures for part in parts]),
         about={**about, "groups": len(parts)},
         trace_numbers=np.concatenate([part.trace_numbers for part in parts]),
     )
 
 
+def _all_failures(parts: Sequence[Failures]) -> Failures:
+    counts: Counter[str] = Counter()
+    for part in parts:
+        counts.update(dict(part))
+    examples = [each for part in parts for each in part.examples]
+    return Failures.counted(counts, examples, [each for part in parts for each in part.incidents])
+
+
 def _of(part: Chains, address: str) -> npt.NDArray[np.float64] | None:
-    return part[address] if address in part else None
+    try:
+        return part[address]
+    except KeyError:  # no chain of this group met it
+        return None
 
 
 def _stacked(found: Sequence[npt.NDArray[np.float64] | None], parts: Sequence[Chains]) -> npt.NDArray[np.float64]:

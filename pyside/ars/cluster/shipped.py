@@ -35,7 +35,7 @@ class Shipped:
     def proposes(self, site: Site) -> bool:
         return self._proposer.proposes(site)
 
-    def step(self, batch: StepBatch, sites: SiteTable) -> Replies:
+    def step(self, batch: StepBatch, sites: SiteTable) -> Replies:  # noqa: ARG002
         raise AssertionError("a worker answers")
 
     def end_trace(self, traces: Array) -> None:
