@@ -19,6 +19,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS = (
     "demo",
+    "record",
     "train",
     "infer",
     "mcmc",

@@ -17,6 +17,7 @@ import numpy as np
 from ars.arguments import InLoops
 from ars.budget import AutoBudget
 from ars.cli.budget_words import MOST_TRACES_UNTIL, add_auto, add_budget, budget_of, parsed, words_of
+from ars.cli.dask_words import add_dask, check_place, simulator_of
 from ars.cli.options import (
     UsageError,
     add_continuations,
@@ -27,9 +28,7 @@ from ars.cli.options import (
     add_simulator,
     add_workers,
     at_least,
-    check_simulator,
     not_negative,
-    open_simulator,
 )
 from ars.cli.refine_words import add_refinement, refinement_of
 from ars.inference.options import PosteriorOptions
@@ -81,6 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_continuations(parser)
     add_limits(parser)
     add_listen(parser)
+    add_dask(parser)
     add_refinement(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     group = parser.add_argument_group("what is printed and required")
@@ -324,7 +324,7 @@ def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posteri
 def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Posterior, DataCheck | None]:
     """The posterior, and the comparison of the data with prior draws if one is asked for."""
     options = refinement_of(arguments) | run_options(arguments)
-    with open_simulator(arguments) as sim:
+    with simulator_of(arguments) as sim:
         sim._runs.options = _replayed_with(arguments)
         try:
             post = sim.posterior(
@@ -356,7 +356,7 @@ def _checked(sim: Simulator, arguments: argparse.Namespace, data: dict[str, Any]
 def run(arguments: argparse.Namespace) -> int:
     from ars.errors import RunInterrupted, StorageError
 
-    check_simulator(arguments)
+    check_place(arguments)
     data = read_data(arguments)
     if arguments.traces is None:
         arguments.traces = MOST_TRACES_UNTIL if _at_most(arguments) else _TRACES

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from ars.cli.dask_words import add_dask, check_place, simulator_of
 from ars.cli.infer import add_data, read_data, read_network
 from ars.cli.options import (
     UsageError,
@@ -19,8 +20,6 @@ from ars.cli.options import (
     add_simulator,
     add_workers,
     at_least,
-    check_simulator,
-    open_simulator,
 )
 from ars.mcmc.options import CHAINS
 from ars.store.saved import check_netcdf
@@ -68,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_continuations(parser)
     add_limits(parser)
     add_listen(parser)
+    add_dask(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.add_argument(
         "--json", action="store_true", help="print one JSON document instead of text; NaN and infinity are null"
@@ -89,8 +89,17 @@ def _out(text: str) -> Path:
 
 def _chains(arguments: argparse.Namespace, data: dict[str, Any]) -> Chains:
     network = read_network(arguments)
-    with open_simulator(arguments) as sim:
+    with simulator_of(arguments) as sim:
         try:
+            if arguments.dask is not None:
+                from ars.cluster.groups import chains_in_groups
+
+                options = {"warmup": arguments.warmup, "thin": arguments.thin, "M": arguments.M}
+                options["blocks"] = [block.split(",") for block in arguments.block]
+                options["on_failure"] = arguments.on_failure
+                return chains_in_groups(
+                    sim, data, arguments.steps, arguments.chains, network, arguments.seed, None, options
+                )
             return sim.mcmc(
                 data,
                 arguments.steps,
@@ -121,7 +130,7 @@ def _show(chains: Chains, arguments: argparse.Namespace) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ars.errors import RunInterrupted
 
-    check_simulator(arguments)
+    check_place(arguments)
     data = read_data(arguments)
     try:
         chains = _chains(arguments, data)
