@@ -106,6 +106,7 @@ static size_t count(const struct host_level *level, const struct callee *callee,
 
 static size_t order(const struct host_level *level, const struct callee *callee) {
     size_t n = 0;
+    if (!level->line) return 0; /* one instruction for several calls */
     if (callee->is_virtual)
         n = count(level, callee, THROUGH, false);
     else if (callee->indirect)
@@ -125,6 +126,7 @@ struct step {
 struct path {
     struct step steps[MOST_LEVELS]; /* innermost first */
     size_t n;
+    bool in_part; /* the last function is a part of one, cut off by the compiler */
 };
 
 static void add_levels(struct path *path, const struct host_level *levels, size_t n, struct callee callee) {
@@ -147,7 +149,12 @@ static void add_frame(struct path *path, const struct host_frame *frame) {
         callee.is_virtual = inner->is_virtual;
     }
     struct host_level levels[MOST_INLINED];
-    add_levels(path, levels, host_module_levels(m, call.at, levels, MOST_INLINED), callee);
+    size_t n = host_module_levels(m, call.at, levels, MOST_INLINED);
+    bool whole = path->in_part && n && callee.name == levels[0].function->name; /* the rest of that function */
+    if (whole) callee.indirect = false;
+    add_levels(path, levels + whole, n - whole, callee);
+    const struct host_symbol *symbol = m->readable ? host_elf_symbol(&m->elf, call.at) : NULL;
+    path->in_part = symbol && strstr(symbol->name, ".part.");
 }
 
 /* ---- its text ----------------------------------------------------------------------------------------------------------------- */
@@ -174,7 +181,7 @@ static void shorten(struct buffer *whole, char *text, size_t size) {
 
 enum host_names_quality host_names_of_path(const struct host_frame *frames, size_t n, char *text, size_t size) {
     struct path *path = host_grow(NULL, sizeof *path);
-    path->n = 0;
+    path->n = 0, path->in_part = false;
     for (size_t i = 0; i < n && path->n < MOST_LEVELS; i++) add_frame(path, &frames[i]);
     size_t outermost = path->n;
     for (size_t i = 0; i < path->n; i++)
