@@ -56,6 +56,17 @@ static uint64_t identity(struct host_dwarf *dwarf, struct place at) {
     return at.entry->offset;
 }
 
+/* Whether this is a part of a function that GCC cut off and then inlined where it was: a call of the function in itself, from
+ * the line that declares it. */
+static bool is_part(struct host_dwarf *dwarf, struct place at) {
+    if (at.entry->kind != HOST_ENTRY_INLINED || at.entry->parent == HOST_NO_ENTRY) return false;
+    struct place parent = {at.unit, &at.unit->entries[at.entry->parent]};
+    if (identity(dwarf, at) != identity(dwarf, parent)) return false;
+    for (unsigned i = 0; i < MOST_STEPS && parent.entry; i++, parent = next_of(dwarf, parent))
+        if (parent.entry->declared) return parent.entry->declared == at.entry->call_line;
+    return false;
+}
+
 static void full_name(struct host_dwarf *dwarf, struct place at, unsigned depth, char *text);
 
 /* The scopes of an entry, outermost first. */
@@ -176,7 +187,8 @@ static void add_instructions(struct host_module *m, struct host_unit *unit, stru
         if (identity(m->dwarf, at) != f->key) continue;
         const char *symbol, *callee = host_module_callee(m, &one->call, &symbol);
         bool jump = one->call.transfer == HOST_JUMP;
-        if (jump && (!symbol || callee == f->name || strchr(symbol, '.'))) continue; /* to a part of itself */
+        bool part = symbol && (strstr(symbol, ".part.") || strstr(symbol, ".cold")) && callee == f->name;
+        if (part || (jump && (!symbol || strstr(symbol, ".cold")))) continue; /* the rest of itself */
         const struct host_row *row = host_unit_row(&m->dwarf->units, unit, one->call.at);
         if (row && row->line) host_function_add(f, site_of(m, unit, row, callee));
     }
@@ -188,7 +200,8 @@ static void collect(struct host_module *m, struct host_unit *unit, struct host_f
         const struct host_entry *entry = &unit->entries[i];
         struct place at = {unit, &unit->entries[i]};
         if (entry->kind == HOST_ENTRY_INLINED && entry->call_line && entry->parent != HOST_NO_ENTRY &&
-            identity(m->dwarf, (struct place){unit, &unit->entries[entry->parent]}) == f->key) {
+            identity(m->dwarf, (struct place){unit, &unit->entries[entry->parent]}) == f->key &&
+            !is_part(m->dwarf, at)) {
             const char *name = display(m, at);
             host_function_add(f, (struct host_site){entry->call_line, entry->call_column, name,
                                                     says_virtual(m->dwarf, at) || is_virtual(m, unit, name)});
@@ -224,6 +237,10 @@ size_t host_dwarf_levels(struct host_module *m, uint64_t address, struct host_le
     size_t n = 0;
     while (n < most) {
         struct place at = {unit, &unit->entries[index]};
+        if (is_part(dwarf, at)) {
+            index = at.entry->parent;
+            continue;
+        }
         bool inlined = at.entry->kind == HOST_ENTRY_INLINED && at.entry->parent != HOST_NO_ENTRY, fresh;
         const char *name = inlined ? display(m, at) : name_of_code(m, at, address);
         struct host_function *f = host_module_function(m, name, identity(dwarf, at), &fresh);

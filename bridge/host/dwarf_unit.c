@@ -27,6 +27,7 @@ enum attribute {
     AT_LOW_PC = 0x11,
     AT_HIGH_PC = 0x12,
     AT_ABSTRACT_ORIGIN = 0x31,
+    AT_DECL_LINE = 0x3b,
     AT_SPECIFICATION = 0x47,
     AT_VIRTUALITY = 0x4c,
     AT_RANGES = 0x55,
@@ -70,6 +71,9 @@ static void keep(struct values *v, uint64_t name, struct host_value value) {
         break;
     case AT_VIRTUALITY:
         v->entry.is_virtual = value.number != 0;
+        break;
+    case AT_DECL_LINE:
+        v->entry.declared = (uint32_t)value.number;
         break;
     case AT_CALL_LINE:
         v->entry.call_line = (uint32_t)value.number;

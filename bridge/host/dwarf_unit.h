@@ -24,6 +24,7 @@ struct host_entry {
     uint64_t origin, specification; /* offsets of other entries; 0: none */
     bool is_virtual, named;         /* named: `display` is known */
     bool scanned;                   /* its machine code is in the unit's calls */
+    uint32_t declared;              /* line */
     uint32_t call_line, call_column;
     size_t first_range, n_ranges;
     const char *display; /* readable name */

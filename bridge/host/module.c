@@ -130,7 +130,8 @@ static void scan(struct host_module *m, struct host_function *f, uint64_t start,
         bool jump = call.transfer == HOST_JUMP;
         if (jump && (call.indirect || (call.target >= start && call.target < end))) continue;
         const char *symbol, *callee = host_module_callee(m, &call, &symbol);
-        if (jump && (!symbol || callee == f->name)) continue; /* to a part of itself */
+        bool part = symbol && (strstr(symbol, ".part.") || strstr(symbol, ".cold")) && callee == f->name;
+        if (part || (jump && !symbol)) continue; /* the rest of itself, or no function */
         host_function_add(f, (struct host_site){.line = call.at, .callee = callee});
     }
 }
