@@ -48,12 +48,14 @@ static struct place next_of(struct host_dwarf *dwarf, struct place at) {
 }
 
 static uint64_t identity(struct host_dwarf *dwarf, struct place at) {
-    for (unsigned i = 0; i < MOST_STEPS && at.entry->origin; i++) {
+    struct host_entry *asked = at.entry;
+    for (unsigned i = 0; !asked->identity && i < MOST_STEPS && at.entry->origin; i++) {
         struct place next = place_of(dwarf, at.unit, at.entry->origin);
-        if (!next.entry) return at.entry->origin;
+        if (!next.entry) return asked->identity = at.entry->origin;
         at = next;
     }
-    return at.entry->offset;
+    if (!asked->identity) asked->identity = at.entry->offset;
+    return asked->identity;
 }
 
 /* Whether this is a part of a function that GCC cut off and then inlined where it was: a call of the function in itself, from

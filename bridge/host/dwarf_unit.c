@@ -9,7 +9,7 @@
 #include "buffer.h"
 #include "dwarf_unit.h"
 
-enum { DEEPEST = 512, MOST_RANGES = 1 << 16 };
+enum { DEEPEST = 512, MOST_RANGES = 1 << 16, MOST_OF_ENTRY = 1024, MOST_BYTES = 1 << 28 };
 enum tag {
     TAG_CLASS = 0x02,
     TAG_COMPILE_UNIT = 0x11,
@@ -273,8 +273,8 @@ static void add_entry(const struct host_units *units, const struct host_unit *un
                       const struct values *v, struct host_range *room) {
     struct host_entry entry = v->entry;
     entry.first_range = walk->ranges.size / sizeof *room;
-    if (entry.kind == HOST_ENTRY_FUNCTION || entry.kind == HOST_ENTRY_INLINED)
-        entry.n_ranges = ranges_of(units, unit, v, room, MOST_RANGES);
+    bool code = entry.kind == HOST_ENTRY_FUNCTION || entry.kind == HOST_ENTRY_INLINED;
+    if (code && walk->ranges.size < MOST_BYTES) entry.n_ranges = ranges_of(units, unit, v, room, MOST_OF_ENTRY);
     host_buffer_add(&walk->ranges, room, entry.n_ranges * sizeof *room);
     entry.end = count_of(walk) + 1;
     host_buffer_add(&walk->entries, &entry, sizeof entry);
@@ -333,7 +333,7 @@ static void read_entries(struct host_units *units, struct host_unit *unit) {
     unit->walked = true;
     if (!host_abbreviations_read(&unit->abbreviations, units->sections.abbrev, unit->head.abbreviations)) return;
     struct walk *walk = host_grow(NULL, sizeof *walk);
-    struct host_range *room = host_grow(NULL, MOST_RANGES * sizeof *room);
+    struct host_range *room = host_grow(NULL, MOST_OF_ENTRY * sizeof *room);
     memset(walk, 0, sizeof *walk);
     struct host_cursor c = cursor_of(units, unit);
     while (!c.bad && c.at < c.end && count_of(walk) < HOST_NO_ENTRY - 1 && walk_on(units, unit, walk, &c, room)) {

@@ -22,6 +22,7 @@ struct host_entry {
     uint32_t parent, end; /* indices */
     const char *name, *linkage;
     uint64_t origin, specification; /* offsets of other entries; 0: none */
+    uint64_t identity;              /* offset of the abstract entry; 0: not asked for yet */
     bool is_virtual, named;         /* named: `display` is known */
     bool scanned;                   /* its machine code is in the unit's calls */
     uint32_t declared;              /* line */
