@@ -140,8 +140,9 @@ static void add_tails(struct path *path, struct host_module *m, const char *symb
 /* One frame: the functions that it is in, and whom it calls. */
 static void add_frame(struct path *path, const struct host_frame *frame) {
     struct host_module *m = module_of(frame->module);
-    struct host_call call = {.at = frame->offset ? frame->offset - 1 : 0, .indirect = true};
-    bool known = m->readable && host_code_before(&m->elf, frame->offset, &call);
+    struct host_call call;
+    bool known = host_module_call_before(m, frame->offset, &call);
+    if (!known) call = (struct host_call){.at = frame->offset ? frame->offset - 1 : 0, .indirect = true};
     const char *symbol = NULL, *target = known ? host_module_callee(m, &call, &symbol) : NULL;
     struct callee callee = {target, false, known && !target};
     if (path->n) {
