@@ -99,7 +99,7 @@ def test_names_say_the_functions_and_their_calls(build: Build, resolve: Resolve)
     assert plain[:4] == [f"main#{outer}>isotropic#{inner}>flat#1" for outer in (1, 2) for inner in (1, 2)]
     assert plain[4:6] == ["main#1>two#2", "main#2>two#1"]
     assert plain[6:9] == [f"main#1>mixed#{i}" for i in (1, 2, 3)]  # ars_sample, ars_flat and ars_sample
-    assert plain[9] == "main#1>many#1>many#1>many#1>flat#1"
+    assert re.fullmatch(r"main#1>many#1(>many#1)+>flat#1", plain[9])  # recursion
     assert plain[10] == plain[11] == "main#1"  # one macro, two draws: told apart by the order of execution alone
     assert plain[12:14] == ["main#1>tail#1", "main#1>tail_of_tail#1>tail#1"]
     names = resolve(build("paths.cpp", "gcc", "-O2", "-g"), "debug")
