@@ -141,7 +141,7 @@ def test_without_debug_information_calls_are_ordered_by_address(build: Build, re
         assert names[:10] + names[12:] == reference[:10] + reference[12:]
         assert names[10:12] == ["main#1", "main#2"]
         inlined = resolve(build("paths.c", compiler, "-O3"), "symbols")
-        assert inlined != reference and inlined[0] == "main#1"
+        assert reference[0].endswith(">flat#1") and "flat" not in inlined[0]
         assert len(set(inlined)) >= len(set(reference))
     assert resolve(build("tails.c", "gcc", "-O2"), "symbols") == resolve(build("tails.c", "gcc", "-O0", "-g"), "debug")
 
