@@ -61,7 +61,6 @@ const char *host_names_quality_word(enum host_names_quality quality) {
 struct callee {
     const char *name; /* NULL: nobody knows */
     bool is_virtual, indirect;
-    bool nameless; /* some function of libars, linked into a stripped program */
 };
 
 enum kind { ALL, DIRECT, THROUGH };
@@ -86,10 +85,10 @@ static size_t count(const struct host_level *level, const struct callee *callee,
     return n;
 }
 
-static size_t order(const struct host_level *level, const struct callee *callee) {
+static size_t order(const struct host_level *level, const struct callee *callee, bool nameless) {
     size_t n = 0;
     if (!level->line) return 0; /* one instruction for several calls */
-    if (callee->nameless)
+    if (nameless)
         n = count(level, callee, ALL, false);
     else if (callee->is_virtual)
         n = count(level, callee, THROUGH, false);
@@ -110,7 +109,8 @@ struct step {
 struct path {
     struct step steps[MOST_LEVELS]; /* innermost first */
     size_t n;
-    bool in_part; /* the last function is a part of one, cut off by the compiler */
+    bool in_part;  /* the last function is a part of one, cut off by the compiler */
+    bool nameless; /* it calls some function of libars, which a stripped program has inside */
 };
 
 static void add_levels(struct path *path, const struct host_level *levels, size_t n, struct callee callee) {
@@ -144,6 +144,7 @@ static void add_tails(struct path *path, struct host_module *m, const char *symb
 static void add_frame(struct path *path, const struct host_frame *frame) {
     struct host_module *m = module_of(frame->module);
     struct host_call call;
+    if (!path->n) path->nameless = false;
     bool known = host_module_call_before(m, frame->offset, &call);
     if (!known) call = (struct host_call){.at = frame->offset ? frame->offset - 1 : 0, .indirect = true};
     const char *symbol = NULL, *target = known ? host_module_callee(m, &call, &symbol) : NULL;
@@ -162,7 +163,7 @@ static void add_frame(struct path *path, const struct host_frame *frame) {
     size_t n = host_module_levels(m, call.at, levels, MOST_INLINED);
     bool whole = path->in_part && n && callee.name == levels[0].function->name; /* the rest of that function */
     if (whole) callee.indirect = false;
-    callee.nameless = !path->n && levels[0].quality == HOST_NAMES_STRIPPED && target && !host_name_is_draw(target);
+    if (!path->n) path->nameless = levels[0].quality == HOST_NAMES_STRIPPED && target && !host_name_is_draw(target);
     add_levels(path, levels + whole, n - whole, callee);
     const struct host_symbol *here = m->readable ? host_elf_symbol(&m->elf, call.at) : NULL;
     path->in_part = here && strstr(here->name, ".part.");
@@ -223,7 +224,8 @@ enum host_names_quality host_names_of_path(const struct host_frame *frames, size
         standard = host_name_is_standard(name);
         if (host_name_is_ours(name) || in_libc(step) || (inside && standard)) continue;
         char number[32] = "";
-        if (!standard) snprintf(number, sizeof number, "#%zu", order(&step->level, &step->callee));
+        if (!standard)
+            snprintf(number, sizeof number, "#%zu", order(&step->level, &step->callee, i == 0 && path->nameless));
         if (whole.size) host_buffer_add(&whole, ">", 1);
         host_buffer_add(&whole, name, strlen(name));
         host_buffer_add(&whole, number, strlen(number));
