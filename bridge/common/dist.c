@@ -92,6 +92,11 @@ ars_dist ars_categorical(const double *p, size_t k) {
     return (ars_dist){ARS_DIST_CATEGORICAL, k < UINT_MAX ? (unsigned)k : UINT_MAX, p, {0}};
 }
 
+size_t ars_dimension(ars_dist d) {
+    (void)d;
+    return 1;
+}
+
 const char *ars__dist_name(unsigned kind) {
     return ars__kinds[known(kind) ? kind : 0].name;
 }

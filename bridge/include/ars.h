@@ -84,14 +84,23 @@ ARS_API ars_dist ars_weibull(double scale, double shape);
 ARS_API ars_dist ars_lognormal(double mu, double sigma);
 ARS_API ars_dist ars_truncated_normal(double mean, double std, double low, double high); /* of the parent Normal */
 
+/* How many values one draw has. */
+ARS_API size_t ars_dimension(ars_dist d);
+
 /* ---- random choices, data, results ---------------------------------------------------------------------------- */
 
 /* A latent: proposed by the controller, recorded under `name`. Names are copied; one site keeps one kind of
  * distribution. Returns the value drawn. */
 ARS_API double ars_sample(const char *name, ars_dist d);
 
+/* n latents of one site in one request to the controller: the values and the records of n calls of ars_sample(name, d[i]), draw
+ * for draw, for a fraction of the waiting. `values` receives them. All d are of one kind; n = 0 does nothing. */
+ARS_API void ars_sample_vector(const char *name, const ars_dist *d, size_t n, double *values);
+
 /* A nuisance: always drawn from the prior, never recorded. */
 ARS_API double ars_draw(ars_dist d);
+/* n of them. */
+ARS_API void ars_draw_vector(const ars_dist *d, size_t n, double *values);
 
 /* Data. With data given: scores it and returns it; else draws it. Calls with the same name in one trace take the
  * elements of the given array in order.

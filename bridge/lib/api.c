@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "api.h"
 #include "ask.h"
 #include "continuation.h"
 #include "data.h"
@@ -93,7 +94,7 @@ const char *ars_version(void) {
 
 #define CALLER(bytes_on_stack) ARS__CALLER(bytes_on_stack)
 
-static void check_call(const char *caller, enum ars__call call, const char *name) {
+void ars__check_call(const char *caller, enum ars__call call, const char *name) {
     const char *what = ars__call_name(call);
     ars__thread_check(call);
     if (!ars__me.in_trace)
@@ -131,7 +132,7 @@ static void record_params(struct ars_wire_sample *record, const ars_dist *prior)
     record->n_params = (uint16_t)(size / 8);
 }
 
-static double sample_latent(const char *name, const ars_dist *prior) {
+double ars__sample_latent(const char *name, const ars_dist *prior) {
     struct ars__trace *t = &ars__me.trace;
     uint32_t site_id = ars__site_id(name, ARS_SITE_SAMPLE, prior->kind);
     uint32_t instance = ars__instance_take(site_id);
@@ -169,11 +170,11 @@ static inline double quick(const char *name, const ars_dist *d) {
 }
 
 static __attribute__((noinline)) double sample(const char *caller, const char *name, const ars_dist *d) {
-    check_call(caller, ARS__CALL_SAMPLE, name);
+    ars__check_call(caller, ARS__CALL_SAMPLE, name);
     check_dist(d, "ars_sample", name);
     int kept = errno;
     bool plain = ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P;
-    double value = plain ? ars__dist_sample(d, &ars__me.rng) : sample_latent(name, d);
+    double value = plain ? ars__dist_sample(d, &ars__me.rng) : ars__sample_latent(name, d);
     errno = kept;
     return value;
 }
@@ -184,7 +185,7 @@ double ars_sample(const char *name, ars_dist d) {
 }
 
 static __attribute__((noinline)) double draw_nuisance(const char *caller, const ars_dist *d) {
-    check_call(caller, ARS__CALL_DRAW, "nuisance");
+    ars__check_call(caller, ARS__CALL_DRAW, "nuisance");
     check_dist(d, "ars_draw", "nuisance");
     int kept = errno;
     double value = ars__dist_sample(d, &ars__me.rng);
@@ -241,7 +242,7 @@ static void record_observed(const char *what, const char *name, unsigned kind, c
 /* A given NaN means "not observed". The value is then simulated from the trace's own stream and adds nothing to the
  * likelihood: a draw from its distribution with weight 1 integrates it out, also where the program goes on to use it. */
 static __attribute__((noinline)) double observe(const char *caller, const char *name, const ars_dist *d) {
-    check_call(caller, ARS__CALL_OBSERVE, name);
+    ars__check_call(caller, ARS__CALL_OBSERVE, name);
     check_dist(d, "ars_observe", name);
     bool alone = ars__me.role == ARS__ALONE;
     if (!alone) check_no_loop("ars_observe", name);
@@ -264,7 +265,7 @@ double ars_observe(const char *name, ars_dist d) {
 }
 
 void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value) {
-    check_call(CALLER(0), ARS__CALL_OBSERVE_NORMALS, name);
+    ars__check_call(CALLER(0), ARS__CALL_OBSERVE_NORMALS, name);
     bool alone = ars__me.role == ARS__ALONE;
     if (!alone) check_no_loop("ars_observe_normals", name);
     int kept = errno;
@@ -288,7 +289,7 @@ void ars_observe_normals(const char *name, const double *mean, const double *std
 }
 
 void ars_factor(const char *name, double log_likelihood) {
-    check_call(CALLER(0), ARS__CALL_FACTOR, name);
+    ars__check_call(CALLER(0), ARS__CALL_FACTOR, name);
     if (isnan(log_likelihood) || log_likelihood == INFINITY)
         ars__fail(ARS_FAIL_NAN, 0, "ars_factor(\"%.80s\"): the log likelihood is %g", name, log_likelihood);
     if (ars__me.role == ARS__ALONE) return;
@@ -310,11 +311,11 @@ static void add_results(const char *name, const double *value, size_t n) {
 }
 
 void ars_result(const char *name, double value) {
-    check_call(CALLER(0), ARS__CALL_RESULT, name);
+    ars__check_call(CALLER(0), ARS__CALL_RESULT, name);
     add_results(name, &value, 1);
 }
 
 void ars_results(const char *name, const double *value, size_t n) {
-    check_call(CALLER(0), ARS__CALL_RESULTS, name);
+    ars__check_call(CALLER(0), ARS__CALL_RESULTS, name);
     add_results(name, value, n);
 }
