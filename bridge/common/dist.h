@@ -69,6 +69,18 @@ static inline double ars__dist_quick(const ars_dist *d, ars__rng *rng) {
 double ars__dist_sample(const ars_dist *d, ars__rng *rng);
 double ars__dist_log_density(const ars_dist *d, double x);
 
+/* The same for a draw of several numbers. */
+static inline size_t ars__dist_width(const ars_dist *d) {
+    (void)d;
+    return 1;
+}
+static inline void ars__dist_draw(const ars_dist *d, ars__rng *rng, double *x) {
+    *x = ars__dist_sample(d, rng);
+}
+static inline double ars__dist_log_density_at(const ars_dist *d, const double *x) {
+    return ars__dist_log_density(d, *x);
+}
+
 /* What values of this kind are, if x cannot be one whatever the parameters ("whole numbers from 0"); else NULL. */
 const char *ars__dist_support(unsigned kind, double x);
 
