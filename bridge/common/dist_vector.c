@@ -33,7 +33,7 @@ static const double *cholesky_of(const ars_dist *d) {
 }
 
 size_t ars_dimension(ars_dist d) {
-    return ars__is_vector(&d) ? d.n : 1;
+    return ars__dist_width(&d);
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------- */
@@ -161,7 +161,7 @@ void ars__drawing_take(ars__drawing *drawing, const ars_dist *coordinate, double
     drawing->at++;
 }
 
-void ars__vector_sample(const ars_dist *d, ars__rng *rng, double *values) {
+void ars__dist_draw(const ars_dist *d, ars__rng *rng, double *values) {
     if (!ars__is_vector(d)) {
         *values = ars__dist_sample(d, rng);
         return;
@@ -208,7 +208,7 @@ static double log_dirichlet_vector(const ars_dist *d, const double *x) {
     return fabs(sum - 1) <= slack ? log_p + lgamma_r(total, &sign) : -INFINITY;
 }
 
-double ars__vector_log_density(const ars_dist *d, const double *x) {
+double ars__dist_log_density_at(const ars_dist *d, const double *x) {
     if (!ars__is_vector(d)) return ars__dist_log_density(d, *x);
     return d->kind == ARS_DIST_DIRICHLET ? log_dirichlet_vector(d, x) : log_normal_vector(d, x);
 }

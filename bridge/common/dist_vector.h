@@ -36,9 +36,12 @@ void ars__drawing_begin(ars__drawing *drawing, const ars_dist *d);
 bool ars__drawing_next(const ars__drawing *drawing, ars_dist *coordinate, double *value);
 void ars__drawing_take(ars__drawing *drawing, const ars_dist *coordinate, double value);
 
-/* A draw and the joint log density of ars_dimension(*d) values. Scalar kinds too. */
-void ars__vector_sample(const ars_dist *d, ars__rng *rng, double *values);
-double ars__vector_log_density(const ars_dist *d, const double *x);
+/* A draw and the joint log density of so many values. Scalar kinds too. */
+static inline size_t ars__dist_width(const ars_dist *d) {
+    return ars__is_vector(d) ? d->n : 1;
+}
+void ars__dist_draw(const ars_dist *d, ars__rng *rng, double *values);
+double ars__dist_log_density_at(const ars_dist *d, const double *x);
 
 /* The index of a value that d cannot have whatever its parameters, and in *must what values are; -1: none. That of a
  * Dirichlet whose values do not sum to 1 is that of the last one. */

@@ -23,6 +23,7 @@ module ars
    public :: ars_uniform, ars_normal, ars_bernoulli, ars_categorical, ars_poisson, ars_binomial, ars_beta, ars_gamma
    public :: ars_exponential, ars_weibull, ars_lognormal, ars_truncated_normal
    public :: ars_sample_vector, ars_draw_vector, ars_dimension
+   public :: ars_observe_value, ars_observe_vector, ars_observe_values
    public :: ars_sample, ars_draw, ars_observe, ars_observe_normals, ars_factor, ars_result, ars_results
    public :: ars_run, ars_next_trace, ars_in_continuation, ars_standalone, ars_version
    public :: ars_loop_try, ars_loop_accept, ars_loop_abandon, ars_reject
@@ -160,6 +161,27 @@ module ars
          character(kind=c_char), intent(in) :: name(*)
          type(ars_dist), value :: d
       end function
+      real(c_double) function c_observe_value(name, d, given) bind(c, name="ars_observe_value")
+         import :: ars_dist, c_char, c_double
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), value :: d
+         real(c_double), value :: given
+      end function
+      subroutine c_observe_vector(name, d, n, observed) bind(c, name="ars_observe_vector")
+         import :: ars_dist, c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), intent(in) :: d(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(out) :: observed(*)
+      end subroutine
+      subroutine c_observe_values(name, d, n, given, observed) bind(c, name="ars_observe_values")
+         import :: ars_dist, c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), intent(in) :: d(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(in) :: given(*)
+         real(c_double), intent(out) :: observed(*)
+      end subroutine
       subroutine c_observe_normals(name, mean, std, n, observed) bind(c, name="ars_observe_normals")
          import :: c_char, c_double, c_size_t
          character(kind=c_char), intent(in) :: name(*)
@@ -314,6 +336,41 @@ contains
       call c_observe_normals(c_name(name), mean, std, size(mean, kind=c_size_t), drawn)
       if (.not. present(observed)) return
       if (size(observed) /= size(mean)) error stop "ars_observe_normals: mean and observed must have the same size"
+      observed = drawn
+   end subroutine
+
+   !> Data that the program itself holds: scored in a posterior run, unless the controller gives data of this name.
+   function ars_observe_value(name, d, given) result(observed)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d
+      real(c_double), intent(in) :: given
+      real(c_double) :: observed
+      observed = c_observe_value(c_name(name), d, given)
+   end function
+
+   !> Independent observations at once, from any distributions; observed (optional) receives what was observed.
+   subroutine ars_observe_vector(name, d, observed)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d(:)
+      real(c_double), intent(out), optional :: observed(:)
+      real(c_double) :: drawn(size(d))
+      call c_observe_vector(c_name(name), d, size(d, kind=c_size_t), drawn)
+      if (.not. present(observed)) return
+      if (size(observed) /= size(d)) error stop "ars_observe_vector: d and observed must have the same size"
+      observed = drawn
+   end subroutine
+
+   !> The same for data that the program itself holds.
+   subroutine ars_observe_values(name, d, given, observed)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d(:)
+      real(c_double), intent(in) :: given(:)
+      real(c_double), intent(out), optional :: observed(:)
+      real(c_double) :: drawn(size(d))
+      if (size(given) /= size(d)) error stop "ars_observe_values: d and given must have the same size"
+      call c_observe_values(c_name(name), d, size(d, kind=c_size_t), given, drawn)
+      if (.not. present(observed)) return
+      if (size(observed) /= size(d)) error stop "ars_observe_values: d and observed must have the same size"
       observed = drawn
    end subroutine
 

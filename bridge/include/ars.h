@@ -125,9 +125,24 @@ ARS_API void ars_draw_vector(const ars_dist *d, size_t n, double *values);
  * or TruncatedNormal, above the n of a Binomial or the k of a Categorical. */
 ARS_API double ars_observe(const char *name, ars_dist d);
 
+/* The same for data that the program itself holds. In a posterior run it scores `value`, unless the controller gives data of
+ * this name, which replace it. A run that simulates its data (prior draws, training) and the plain simulator draw from d, as
+ * ars_observe does, and ignore `value`. A NaN means "not observed". Returns what was observed or drawn. So a program whose data
+ * are all its own needs no data from the controller: posterior(observe={}). A network that was trained with this name must
+ * know the data before the first draw: give it in observe= then. */
+ARS_API double ars_observe_value(const char *name, ars_dist d, double value);
+
 /* n independent Normals at once; `value` (may be NULL) receives what was observed. Elements given as NaN were not observed:
  * they are drawn, and left out of the likelihood. */
 ARS_API void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value);
+
+/* n independent observations at once, from distributions of any kinds, which need not be equal. `value` as above. The
+ * controller gives, and the trace records, one array. */
+ARS_API void ars_observe_vector(const char *name, const ars_dist *d, size_t n, double *value);
+
+/* The same for data that the program itself holds: n numbers at `given`, each treated as by ars_observe_value. `value` (may be
+ * NULL, or `given` itself if that is not const) receives what was observed or drawn. */
+ARS_API void ars_observe_values(const char *name, const ars_dist *d, size_t n, const double *given, double *value);
 
 /* Multiplies the likelihood by exp(log_likelihood). -INFINITY makes it 0; a sum that overflows upwards is an error. */
 ARS_API void ars_factor(const char *name, double log_likelihood);

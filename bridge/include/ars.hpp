@@ -138,6 +138,10 @@ inline std::vector<double> draw_vector(dist d) {
     return values;
 }
 
+/* Data that the program holds; see ars_observe_value. */
+inline double observe(const char *name, dist d, double value) {
+    return ars_observe_value(name, d, value);
+}
 inline void factor(const char *name, double log_likelihood) {
     ars_factor(name, log_likelihood);
 }
@@ -166,6 +170,31 @@ inline std::vector<double> observe_normals(const char *name, const std::vector<d
                                     " standard deviations; give one of each per value");
     std::vector<double> value(mean.size());
     ars_observe_normals(name, mean.data(), std.data(), mean.size(), value.data());
+    return value;
+}
+
+inline void observe_vector(const char *name, const dist *d, std::size_t n, double *value = nullptr) {
+    ars_observe_vector(name, d, n, value);
+}
+/* Returns what was observed, or drawn. */
+inline std::vector<double> observe_vector(const char *name, const std::vector<dist> &d) {
+    std::vector<double> value(d.size());
+    ars_observe_vector(name, d.data(), d.size(), value.data());
+    return value;
+}
+
+/* The same for data that the program holds. */
+inline void observe_values(const char *name, const dist *d, std::size_t n, const double *given,
+                           double *value = nullptr) {
+    ars_observe_values(name, d, n, given, value);
+}
+inline std::vector<double> observe_values(const char *name, const std::vector<dist> &d,
+                                          const std::vector<double> &given) {
+    if (d.size() != given.size())
+        throw std::invalid_argument("ars::observe_values(\"" + std::string(name) + "\"): " + std::to_string(d.size()) +
+                                    " distributions but " + std::to_string(given.size()) + " values; give one of each");
+    std::vector<double> value(d.size());
+    ars_observe_values(name, d.data(), d.size(), given.data(), value.data());
     return value;
 }
 

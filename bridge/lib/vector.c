@@ -7,13 +7,16 @@
 #include "loops.h"
 #include "process.h"
 
-static void check_elements(const ars_dist *d, size_t n, const double *values, const char *what, const char *name) {
+void ars__check_element(const ars_dist *d, size_t i, const char *what, const char *name) {
     char why[256];
+    if (ars__vector_check(&d[i], why, sizeof why) != 0)
+        ars__fail(ARS_FAIL_PARAMETER, 0, "%s(\"%.80s\"), element %zu: %s", what, name, i, why);
+}
+
+static void check_elements(const ars_dist *d, size_t n, const double *values, const char *what, const char *name) {
     if (n && (!d || !values))
         ars__fail(ARS_FAIL_MISUSE, 0, "%s(\"%.80s\"): %s is NULL, with n = %zu", what, name, d ? "values" : "d", n);
-    for (size_t i = 0; i < n; i++)
-        if (ars__vector_check(&d[i], why, sizeof why) != 0)
-            ars__fail(ARS_FAIL_PARAMETER, 0, "%s(\"%.80s\"), element %zu: %s", what, name, i, why);
+    for (size_t i = 0; i < n; i++) ars__check_element(d, i, what, name);
 }
 
 /* Coordinate by coordinate, each a latent. Returns where the next element's values go. */
@@ -35,8 +38,8 @@ void ars_sample_vector(const char *name, const ars_dist *d, size_t n, double *va
     int kept = errno;
     for (size_t i = 0; i < n; i++) {
         if (plain) {
-            ars__vector_sample(&d[i], &ars__me.rng, values);
-            values += ars_dimension(d[i]);
+            ars__dist_draw(&d[i], &ars__me.rng, values);
+            values += ars__dist_width(&d[i]);
         } else if (ars__is_vector(&d[i])) {
             values = sample_coordinates(name, &d[i], values);
         } else {
@@ -51,8 +54,8 @@ void ars_draw_vector(const ars_dist *d, size_t n, double *values) {
     check_elements(d, n, values, "ars_draw_vector", "nuisance");
     int kept = errno;
     for (size_t i = 0; i < n; i++) {
-        ars__vector_sample(&d[i], &ars__me.rng, values);
-        values += ars_dimension(d[i]);
+        ars__dist_draw(&d[i], &ars__me.rng, values);
+        values += ars__dist_width(&d[i]);
     }
     errno = kept;
 }

@@ -18,7 +18,7 @@ int ars__vectors_log_density(unsigned kind, const double *first, const double *s
                              size_t n, double *out, char *text, size_t text_size) {
     ars_dist d = vector_of(kind, first, second, dimension);
     if (ars__vector_check(&d, text, text_size)) return -1;
-    for (size_t i = 0; i < n; i++) out[i] = ars__vector_log_density(&d, x + i * dimension);
+    for (size_t i = 0; i < n; i++) out[i] = ars__dist_log_density_at(&d, x + i * dimension);
     return 0;
 }
 
@@ -28,6 +28,6 @@ int ars__vectors_sample(unsigned kind, const double *first, const double *second
     ars__rng rng;
     if (ars__vector_check(&d, text, text_size)) return -1;
     ars__rng_init(&rng, seed, 0, 0);
-    for (size_t i = 0; i < n; i++) ars__vector_sample(&d, &rng, out + i * dimension);
+    for (size_t i = 0; i < n; i++) ars__dist_draw(&d, &rng, out + i * dimension);
     return 0;
 }
