@@ -12,9 +12,14 @@
 #define ARS__CALLS(X)                                                                                                  \
     X(ARS__CALL_NEXT_TRACE, "ars_next_trace")                                                                          \
     X(ARS__CALL_SAMPLE, "ars_sample")                                                                                  \
+    X(ARS__CALL_SAMPLE_VECTOR, "ars_sample_vector")                                                                    \
     X(ARS__CALL_DRAW, "ars_draw")                                                                                      \
+    X(ARS__CALL_DRAW_VECTOR, "ars_draw_vector")                                                                        \
     X(ARS__CALL_OBSERVE, "ars_observe")                                                                                \
     X(ARS__CALL_OBSERVE_NORMALS, "ars_observe_normals")                                                                \
+    X(ARS__CALL_OBSERVE_VALUE, "ars_observe_value")                                                                    \
+    X(ARS__CALL_OBSERVE_VECTOR, "ars_observe_vector")                                                                  \
+    X(ARS__CALL_OBSERVE_VALUES, "ars_observe_values")                                                                  \
     X(ARS__CALL_FACTOR, "ars_factor")                                                                                  \
     X(ARS__CALL_RESULT, "ars_result")                                                                                  \
     X(ARS__CALL_RESULTS, "ars_results")                                                                                \

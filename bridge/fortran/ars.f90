@@ -22,6 +22,8 @@ module ars
    public :: ars_dist, ars_loop, ars_accepts, ars_accepts_with
    public :: ars_uniform, ars_normal, ars_bernoulli, ars_categorical, ars_poisson, ars_binomial, ars_beta, ars_gamma
    public :: ars_exponential, ars_weibull, ars_lognormal, ars_truncated_normal
+   public :: ars_sample_vector, ars_draw_vector, ars_dimension
+   public :: ars_observe_value, ars_observe_vector, ars_observe_values
    public :: ars_sample, ars_draw, ars_observe, ars_observe_normals, ars_factor, ars_result, ars_results
    public :: ars_run, ars_next_trace, ars_in_continuation, ars_standalone, ars_version
    public :: ars_loop_try, ars_loop_accept, ars_loop_abandon, ars_reject
@@ -136,11 +138,50 @@ module ars
          import :: ars_dist, c_double
          type(ars_dist), value :: d
       end function
+      subroutine c_sample_vector(name, d, n, values) bind(c, name="ars_sample_vector")
+         import :: ars_dist, c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), intent(in) :: d(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(out) :: values(*)
+      end subroutine
+      subroutine c_draw_vector(d, n, values) bind(c, name="ars_draw_vector")
+         import :: ars_dist, c_double, c_size_t
+         type(ars_dist), intent(in) :: d(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(out) :: values(*)
+      end subroutine
+      !> How many values one draw has.
+      integer(c_size_t) function ars_dimension(d) bind(c, name="ars_dimension")
+         import :: ars_dist, c_size_t
+         type(ars_dist), value :: d
+      end function
       real(c_double) function c_observe(name, d) bind(c, name="ars_observe")
          import :: ars_dist, c_char, c_double
          character(kind=c_char), intent(in) :: name(*)
          type(ars_dist), value :: d
       end function
+      real(c_double) function c_observe_value(name, d, given) bind(c, name="ars_observe_value")
+         import :: ars_dist, c_char, c_double
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), value :: d
+         real(c_double), value :: given
+      end function
+      subroutine c_observe_vector(name, d, n, observed) bind(c, name="ars_observe_vector")
+         import :: ars_dist, c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), intent(in) :: d(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(out) :: observed(*)
+      end subroutine
+      subroutine c_observe_values(name, d, n, given, observed) bind(c, name="ars_observe_values")
+         import :: ars_dist, c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), intent(in) :: d(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(in) :: given(*)
+         real(c_double), intent(out) :: observed(*)
+      end subroutine
       subroutine c_observe_normals(name, mean, std, n, observed) bind(c, name="ars_observe_normals")
          import :: c_char, c_double, c_size_t
          character(kind=c_char), intent(in) :: name(*)
@@ -250,6 +291,33 @@ contains
       drawn = c_sample(c_name(name), d)
    end function
 
+   !> Latents of one site in one request; the values of one distribution after another.
+   function ars_sample_vector(name, d) result(drawn)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d(:)
+      real(c_double), allocatable :: drawn(:)
+      allocate (drawn(total_dimension(d)))
+      call c_sample_vector(c_name(name), d, size(d, kind=c_size_t), drawn)
+   end function
+
+   !> Nuisances: always drawn from the prior, never recorded.
+   function ars_draw_vector(d) result(drawn)
+      type(ars_dist), intent(in) :: d(:)
+      real(c_double), allocatable :: drawn(:)
+      allocate (drawn(total_dimension(d)))
+      call c_draw_vector(d, size(d, kind=c_size_t), drawn)
+   end function
+
+   function total_dimension(d) result(total)
+      type(ars_dist), intent(in) :: d(:)
+      integer(c_size_t) :: total
+      integer :: i
+      total = 0
+      do i = 1, size(d)
+         total = total + ars_dimension(d(i))
+      end do
+   end function
+
    !> Data. With data given: scores it and returns it; else draws it.
    function ars_observe(name, d) result(observed)
       character(*), intent(in) :: name
@@ -268,6 +336,41 @@ contains
       call c_observe_normals(c_name(name), mean, std, size(mean, kind=c_size_t), drawn)
       if (.not. present(observed)) return
       if (size(observed) /= size(mean)) error stop "ars_observe_normals: mean and observed must have the same size"
+      observed = drawn
+   end subroutine
+
+   !> Data that the program itself holds: scored in a posterior run, unless the controller gives data of this name.
+   function ars_observe_value(name, d, given) result(observed)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d
+      real(c_double), intent(in) :: given
+      real(c_double) :: observed
+      observed = c_observe_value(c_name(name), d, given)
+   end function
+
+   !> Independent observations at once, from any distributions; observed (optional) receives what was observed.
+   subroutine ars_observe_vector(name, d, observed)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d(:)
+      real(c_double), intent(out), optional :: observed(:)
+      real(c_double) :: drawn(size(d))
+      call c_observe_vector(c_name(name), d, size(d, kind=c_size_t), drawn)
+      if (.not. present(observed)) return
+      if (size(observed) /= size(d)) error stop "ars_observe_vector: d and observed must have the same size"
+      observed = drawn
+   end subroutine
+
+   !> The same for data that the program itself holds.
+   subroutine ars_observe_values(name, d, given, observed)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d(:)
+      real(c_double), intent(in) :: given(:)
+      real(c_double), intent(out), optional :: observed(:)
+      real(c_double) :: drawn(size(d))
+      if (size(given) /= size(d)) error stop "ars_observe_values: d and given must have the same size"
+      call c_observe_values(c_name(name), d, size(d, kind=c_size_t), given, drawn)
+      if (.not. present(observed)) return
+      if (size(observed) /= size(d)) error stop "ars_observe_values: d and observed must have the same size"
       observed = drawn
    end subroutine
 

@@ -84,14 +84,33 @@ ARS_API ars_dist ars_weibull(double scale, double shape);
 ARS_API ars_dist ars_lognormal(double mu, double sigma);
 ARS_API ars_dist ars_truncated_normal(double mean, double std, double low, double high); /* of the parent Normal */
 
+/* Vectors. Draw them with ars_sample_vector or ars_draw_vector, and observe them with ars_observe_vector. At most 512
+ * coordinates; the parameters are kept by pointer, like those of a Categorical.
+ *
+ * MultivariateNormal: its mean, and the lower Cholesky factor of its covariance, n x n numbers row by row, with 0 above the
+ * diagonal. Dirichlet: n positive numbers that sum to 1. Each coordinate is a latent of its own, proposed given those before it;
+ * the last one of a Dirichlet follows from the others and is not recorded. */
+ARS_API ars_dist ars_multivariate_normal(const double *mean, const double *cholesky, size_t n);
+ARS_API ars_dist ars_dirichlet(const double *concentration, size_t n);
+
+/* How many values one draw has: n for these two, 1 for all others. */
+ARS_API size_t ars_dimension(ars_dist d);
+
 /* ---- random choices, data, results ---------------------------------------------------------------------------- */
 
 /* A latent: proposed by the controller, recorded under `name`. Names are copied; one site keeps one kind of
  * distribution. Returns the value drawn. */
 ARS_API double ars_sample(const char *name, ars_dist d);
 
+/* n latents of one site in one request to the controller: the values and the records of n calls of ars_sample(name, d[i]), draw
+ * for draw, for a fraction of the waiting. `values` receives them, ars_dimension(d[i]) for each. All d are of one kind. With
+ * n = 0 nothing happens. */
+ARS_API void ars_sample_vector(const char *name, const ars_dist *d, size_t n, double *values);
+
 /* A nuisance: always drawn from the prior, never recorded. */
 ARS_API double ars_draw(ars_dist d);
+/* n of them. */
+ARS_API void ars_draw_vector(const ars_dist *d, size_t n, double *values);
 
 /* Data. With data given: scores it and returns it; else draws it. Calls with the same name in one trace take the
  * elements of the given array in order.
@@ -106,9 +125,24 @@ ARS_API double ars_draw(ars_dist d);
  * or TruncatedNormal, above the n of a Binomial or the k of a Categorical. */
 ARS_API double ars_observe(const char *name, ars_dist d);
 
+/* The same for data that the program itself holds. In a posterior run it scores `value`, unless the controller gives data of
+ * this name, which replace it. A run that simulates its data (prior draws, training) and the plain simulator draw from d, as
+ * ars_observe does, and ignore `value`. A NaN means "not observed". Returns what was observed or drawn. So a program whose data
+ * are all its own needs no data from the controller: posterior(observe={}). A network that was trained with this name must
+ * know the data before the first draw: give it in observe= then. */
+ARS_API double ars_observe_value(const char *name, ars_dist d, double value);
+
 /* n independent Normals at once; `value` (may be NULL) receives what was observed. Elements given as NaN were not observed:
  * they are drawn, and left out of the likelihood. */
 ARS_API void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value);
+
+/* n independent observations at once, from distributions of any kinds, which need not be equal. `value` as above. The
+ * controller gives, and the trace records, one array. */
+ARS_API void ars_observe_vector(const char *name, const ars_dist *d, size_t n, double *value);
+
+/* The same for data that the program itself holds: n numbers at `given`, each treated as by ars_observe_value. `value` (may be
+ * NULL, or `given` itself if that is not const) receives what was observed or drawn. */
+ARS_API void ars_observe_values(const char *name, const ars_dist *d, size_t n, const double *given, double *value);
 
 /* Multiplies the likelihood by exp(log_likelihood). -INFINITY makes it 0; a sum that overflows upwards is an error. */
 ARS_API void ars_factor(const char *name, double log_likelihood);

@@ -58,15 +58,18 @@ static const char *list_names(char *text, size_t size) {
     return data->n ? text : "none";
 }
 
-const double *ars__data_take(const char *name, size_t n) {
+const double *ars__data_take(const char *name, size_t n, const double *literal, bool *held) {
     if (!(ars__me.flags & ARS_RUN_POSTERIOR)) return NULL;
     char names[200], shown[100];
     struct ars__given *g = find_given(name);
+    if (!g && literal) {
+        *held = true;
+        return literal;
+    }
     if (!g)
         ars__fail(ARS_FAIL_OBSERVATION, 0,
-                  "the simulator observes \"%s\", for which no data were given; given: %s. Add it to observe=, as NaN "
-                  "if it was not "
-                  "observed",
+                  "the simulator observes \"%s\", for which no data were given; given: %s. Add it to observe= (ars "
+                  "infer --observe), as NaN if it was not observed",
                   ars__shown(name, shown, sizeof shown), list_names(names, sizeof names));
     if (g->n - g->taken < n)
         ars__fail(
@@ -77,9 +80,9 @@ const double *ars__data_take(const char *name, size_t n) {
     return g->values + g->taken - n;
 }
 
-void ars__data_place(const char *name, char *text, size_t size) {
+void ars__data_place(const char *name, size_t before_end, char *text, size_t size) {
     const struct ars__given *g = find_given(name);
-    if (g && g->n > 1) snprintf(text, size, " (element %zu of %zu)", g->taken - 1, g->n);
+    if (g && g->n > 1) snprintf(text, size, " (element %zu of %zu)", g->taken - before_end, g->n);
 }
 
 void ars__data_end_trace(void) {

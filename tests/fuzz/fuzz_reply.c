@@ -149,7 +149,9 @@ static void observe(void) {
         memcpy(&o, shm->data + i * sizeof o, sizeof o);
         memcpy(name, shm->data + at, o.name_size);
         at += ARS_WIRE_PAD(o.name_size);
-        const double *values = ars__data_take(name, o.n_values);
+        bool held = false;
+        const double *values = ars__data_take(name, o.n_values, NULL, &held);
+        PROMISE(!held);
         PROMISE((const unsigned char *)values >= shm->data);
         PROMISE((const unsigned char *)(values + o.n_values) <= shm->data + size);
         for (uint32_t k = 0; k < o.n_values; k++) PROMISE(!isinf(values[k]));
