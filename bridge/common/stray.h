@@ -20,6 +20,7 @@
     X(ARS__CALL_OBSERVE_VALUE, "ars_observe_value")                                                                    \
     X(ARS__CALL_OBSERVE_VECTOR, "ars_observe_vector")                                                                  \
     X(ARS__CALL_OBSERVE_VALUES, "ars_observe_values")                                                                  \
+    X(ARS__CALL_GIVEN, "ars_given")                                                                                    \
     X(ARS__CALL_FACTOR, "ars_factor")                                                                                  \
     X(ARS__CALL_RESULT, "ars_result")                                                                                  \
     X(ARS__CALL_RESULTS, "ars_results")                                                                                \

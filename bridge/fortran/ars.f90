@@ -24,6 +24,7 @@ module ars
    public :: ars_exponential, ars_weibull, ars_lognormal, ars_truncated_normal
    public :: ars_sample_vector, ars_draw_vector, ars_dimension
    public :: ars_observe_value, ars_observe_vector, ars_observe_values
+   public :: ars_given, ars_in_loop
    public :: ars_sample, ars_draw, ars_observe, ars_observe_normals, ars_factor, ars_result, ars_results
    public :: ars_run, ars_next_trace, ars_in_continuation, ars_standalone, ars_version
    public :: ars_loop_try, ars_loop_accept, ars_loop_abandon, ars_reject
@@ -209,6 +210,14 @@ module ars
       logical(c_bool) function c_in_continuation() bind(c, name="ars_in_continuation")
          import :: c_bool
       end function
+      logical(c_bool) function c_in_loop() bind(c, name="ars_in_loop")
+         import :: c_bool
+      end function
+      type(c_ptr) function c_given(name, n) bind(c, name="ars_given")
+         import :: c_char, c_ptr, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         integer(c_size_t), intent(out) :: n
+      end function
       logical(c_bool) function c_standalone() bind(c, name="ars_standalone")
          import :: c_bool
       end function
@@ -374,6 +383,20 @@ contains
       observed = drawn
    end subroutine
 
+   !> All data that the controller gives for a name; none if it gives none, and in runs that simulate their data.
+   function ars_given(name) result(given)
+      character(*), intent(in) :: name
+      real(c_double), allocatable :: given(:)
+      real(c_double), pointer :: values(:)
+      type(c_ptr) :: at
+      integer(c_size_t) :: n
+      allocate (given(0))
+      at = c_given(c_name(name), n)
+      if (n == 0) return
+      call c_f_pointer(at, values, [n])
+      given = values
+   end function
+
    !> Multiplies the likelihood by exp(log_likelihood).
    subroutine ars_factor(name, log_likelihood)
       character(*), intent(in) :: name
@@ -413,6 +436,12 @@ contains
    function ars_in_continuation() result(is_one)
       logical :: is_one
       is_one = c_in_continuation()
+   end function
+
+   !> True between the entry of a marked loop and its end.
+   function ars_in_loop() result(is_open)
+      logical :: is_open
+      is_open = c_in_loop()
    end function
 
    !> True when no controller drives this process: the place to print results from.

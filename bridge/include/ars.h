@@ -144,6 +144,11 @@ ARS_API void ars_observe_vector(const char *name, const ars_dist *d, size_t n, d
  * NULL, or `given` itself if that is not const) receives what was observed or drawn. */
 ARS_API void ars_observe_values(const char *name, const ars_dist *d, size_t n, const double *given, double *value);
 
+/* All data that the controller gives for `name`, *n numbers, for a program that needs them before it can observe them: their
+ * number may decide how it runs. They count as observed, but nothing is scored or recorded. NULL, and *n = 0, if there are none,
+ * and in runs that simulate their data. Valid until the trace ends. */
+ARS_API const double *ars_given(const char *name, size_t *n);
+
 /* Multiplies the likelihood by exp(log_likelihood). -INFINITY makes it 0; a sum that overflows upwards is an error. */
 ARS_API void ars_factor(const char *name, double log_likelihood);
 
@@ -162,6 +167,9 @@ ARS_API bool ars_next_trace(void);
 
 /* True in a forked re-run of a loop, whose only effect should be its acceptance. */
 ARS_API bool ars_in_continuation(void);
+
+/* True between the entry of a marked loop and its end. Loop marks do nothing in the plain simulator, so there it is false. */
+ARS_API bool ars_in_loop(void);
 
 /* True when no controller drives this process: the place to print results from. */
 ARS_API bool ars_standalone(void);

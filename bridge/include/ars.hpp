@@ -198,6 +198,13 @@ inline std::vector<double> observe_values(const char *name, const std::vector<di
     return value;
 }
 
+/* All data that the controller gives for a name; empty if there are none. */
+inline std::vector<double> given(const char *name) {
+    std::size_t n;
+    const double *values = ars_given(name, &n);
+    return std::vector<double>(values, values + n);
+}
+
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
 inline bool next_trace() {
@@ -205,6 +212,9 @@ inline bool next_trace() {
 }
 inline bool in_continuation() {
     return ars_in_continuation();
+}
+inline bool in_loop() {
+    return ars_in_loop();
 }
 inline bool standalone() {
     return ars_standalone();

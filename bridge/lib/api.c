@@ -78,6 +78,10 @@ bool ars_in_continuation(void) {
     return ars__continuing();
 }
 
+bool ars_in_loop(void) {
+    return ars__me.loops.depth > 0;
+}
+
 bool ars_standalone(void) {
     return ars__me.role == ARS__ALONE || (ars__me.role == ARS__UNDECIDED && !ars__controlled());
 }

@@ -33,7 +33,10 @@ void ars__data_begin_run(void) {
 }
 
 void ars__data_begin_trace(void) {
-    for (size_t i = 0; i < data->n; i++) data->given[i].taken = 0;
+    for (size_t i = 0; i < data->n; i++) {
+        data->given[i].taken = 0;
+        data->given[i].seen = false;
+    }
 }
 
 /* Names come in the order of the last trace, so the search starts where the last one ended. */
@@ -80,6 +83,13 @@ const double *ars__data_take(const char *name, size_t n, const double *literal, 
     return g->values + g->taken - n;
 }
 
+const double *ars__data_look(const char *name, size_t *n) {
+    struct ars__given *g = (ars__me.flags & ARS_RUN_POSTERIOR) ? find_given(name) : NULL;
+    if (g) g->seen = true;
+    *n = g ? g->n : 0;
+    return g ? g->values : NULL;
+}
+
 void ars__data_place(const char *name, size_t before_end, char *text, size_t size) {
     const struct ars__given *g = find_given(name);
     if (g && g->n > 1) snprintf(text, size, " (element %zu of %zu)", g->taken - before_end, g->n);
@@ -88,6 +98,7 @@ void ars__data_place(const char *name, size_t before_end, char *text, size_t siz
 void ars__data_end_trace(void) {
     for (size_t i = 0; i < data->n; i++) {
         const struct ars__given *g = &data->given[i];
+        if (g->seen && !g->taken) continue;
         int size = (int)(g->name_size < 80 ? g->name_size : 80);
         if (!g->taken && g->n)
             ars__fail(ARS_FAIL_OBSERVATION, 0,

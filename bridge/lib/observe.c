@@ -196,6 +196,13 @@ void ars_observe_normals(const char *name, const double *mean, const double *std
     errno = kept;
 }
 
+const double *ars_given(const char *name, size_t *n) {
+    ars__check_call(ARS__CALLER(0), ARS__CALL_GIVEN, name);
+    if (!n) ars__fail(ARS_FAIL_MISUSE, 0, "ars_given(\"%.80s\"): n is NULL", name);
+    *n = 0;
+    return ars__me.role == ARS__ALONE ? NULL : ars__data_look(name, n);
+}
+
 /* ---- factors ---------------------------------------------------------------------------------------------------------- */
 
 void ars_factor(const char *name, double log_likelihood) {

@@ -32,6 +32,7 @@ CALLS = (
     "ars_observe_value",
     "ars_observe_vector",
     "ars_observe_values",
+    "ars_given",
     "ars_factor",
     "ars_result",
     "ars_results",

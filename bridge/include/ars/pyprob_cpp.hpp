@@ -26,30 +26,11 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <cassert>
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <iostream>
-#include <limits>
-#include <map>
-#include <memory>
-#include <random>
-#include <sstream>
-#include <stdexcept>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include "detail/pyprob_tensors.hpp"
 
-#include <xtensor/xarray.hpp>
-#include <xtensor/xio.hpp>
-
-#include "../ars.h"
+/* Calls that a program makes stay calls: the call path of an unnamed draw then has the program's own functions in it, in the
+ * same order whatever the optimiser does. Names in this namespace are left out of the path. */
+#define ARS__PYPROB_CALL inline __attribute__((noinline))
 
 #ifndef VERSION
 #define VERSION "1.0.0"
@@ -61,168 +42,7 @@
 #define GIT_COMMIT_HASH "0000000"
 #endif
 
-/* As the value of an observation: the program has none. */
-#define NONE_VALUE 17081023.17081023f
-
 namespace pyprob_cpp {
-
-/* ---- private: one process, one trace ---------------------------------------------------------------------------------- */
-
-namespace detail {
-
-using tensor = xt::xarray<double>;
-using shape_type = std::vector<std::size_t>;
-
-struct process {
-    std::default_random_engine engine;
-    bool control = true, replace = false; /* the defaults */
-    bool in_trace = false;
-    bool replacing = false;                 /* sample() was called with replace */
-    unsigned unnamed_tags = 0;              /* of this trace */
-    std::map<std::string, tensor> replaced; /* draws of this trace of which the last one is recorded */
-};
-
-inline process &here() {
-    static process it;
-    return it;
-}
-
-/* ---- shapes ---- */
-
-/* pyprob has no tensors without dimensions: on the wire they become vectors of one element. */
-inline shape_type shape_of(const tensor &t) {
-    return t.dimension() ? shape_type(t.shape().begin(), t.shape().end()) : shape_type{1};
-}
-
-inline std::size_t size_of(const shape_type &shape) {
-    std::size_t n = 1;
-    for (std::size_t extent : shape) n *= extent;
-    return n;
-}
-
-inline std::string text_of(const shape_type &shape) {
-    std::string text = "(";
-    for (std::size_t i = 0; i < shape.size(); i++) text += (i ? ", " : "") + std::to_string(shape[i]);
-    return text + ")";
-}
-
-/* The shape of a and b together, by NumPy's rules. `what` begins the message if there is none. */
-inline shape_type broadcast(const shape_type &a, const shape_type &b, const char *what) {
-    shape_type out(std::max(a.size(), b.size()), 1);
-    const auto put = [&](const shape_type &in) {
-        for (std::size_t i = 0; i < in.size(); i++) {
-            std::size_t &extent = out[out.size() - in.size() + i];
-            if (in[i] != 1 && extent != 1 && in[i] != extent)
-                throw std::invalid_argument(std::string("pyprob_cpp: ") + what + ": shapes " + text_of(a) + " and " +
-                                            text_of(b) + " do not broadcast");
-            if (in[i] != 1) extent = in[i];
-        }
-    };
-    put(a);
-    put(b);
-    return out;
-}
-
-/* The elements of a tensor in the order of a larger shape that it broadcasts to. */
-class spread {
-  public:
-    spread(const tensor &t, const shape_type &to) : data(t.data()), one(t.size() == 1) {
-        if (one || t.size() == size_of(to)) return; /* the order is the same: dimensions of extent 1 aside, so is the shape */
-        const shape_type from = shape_of(t);
-        made.resize(size_of(to));
-        for (std::size_t i = 0; i < made.size(); i++) {
-            std::size_t rest = i, at = 0, stride = 1;
-            for (std::size_t k = 0; k < from.size(); k++) { /* from the last dimension on */
-                const std::size_t extent = to[to.size() - 1 - k], own = from[from.size() - 1 - k];
-                at += own == 1 ? 0 : rest % extent * stride;
-                stride *= own;
-                rest /= extent;
-            }
-            made[i] = t.data()[at];
-        }
-        data = made.data();
-    }
-    spread(const spread &) = delete;
-    spread &operator=(const spread &) = delete;
-    double operator[](std::size_t i) const { return data[one ? 0 : i]; }
-
-  private:
-    const double *data;
-    bool one;
-    std::vector<double> made;
-};
-
-/* ---- calls of libars ---- */
-
-/* NULL: named by its call path. */
-inline const char *label(const std::string &address, const std::string &name) {
-    return !name.empty() ? name.c_str() : !address.empty() ? address.c_str() : nullptr;
-}
-
-/* pyprob's tensors of one element are its numbers: they have no dimension here. */
-inline void record(const char *name, const tensor &value) {
-    if (value.size() == 1) {
-        ars_result(name, value.data()[0]);
-        return;
-    }
-    const shape_type shape = shape_of(value);
-    ars_results_shaped(name, value.data(), shape.data(), shape.size());
-}
-
-/* A draw from the prior that the controller does not see. */
-inline void draw_nuisance(const char *name, const ars_dist *d, tensor &out) {
-    for (std::size_t i = 0; i < out.size(); i++) out.data()[i] = ars_draw(d[i]);
-    if (!name) return;
-    if (here().replacing)
-        here().replaced[name] = out;
-    else
-        record(name, out);
-}
-
-inline tensor draw(const char *name, bool control, const ars_dist *d, const shape_type &shape) {
-    tensor out = tensor::from_shape(shape);
-    const bool latent = control && (!here().replacing || ars_in_loop());
-    if (!out.size())
-        ;
-    else if (!latent)
-        draw_nuisance(name, d, out);
-    else if (out.size() == 1)
-        out.data()[0] = ars_sample(name, d[0]);
-    else
-        ars_sample_vector(name, d, out.size(), out.data());
-    return out;
-}
-
-inline bool has_value(const tensor &value) {
-    return value.size() && value.data()[0] != static_cast<double>(NONE_VALUE);
-}
-
-/* `values`: the program's own; NULL if it has none. */
-inline void score(const char *name, const ars_dist *d, std::size_t n, const double *values) {
-    if (!n) return;
-    if (n == 1 && values)
-        ars_observe_value(name, d[0], values[0]);
-    else if (n == 1)
-        ars_observe(name, d[0]);
-    else if (values)
-        ars_observe_values(name, d, n, values, nullptr);
-    else
-        ars_observe_vector(name, d, n, nullptr);
-}
-
-/* Room for a few distributions without malloc. */
-class dists {
-  public:
-    explicit dists(std::size_t n) : many(n > 1 ? n : 0) {}
-    ars_dist &operator[](std::size_t i) { return many.empty() ? single : many[i]; }
-    const ars_dist *data() const { return many.empty() ? &single : many.data(); }
-
-  private:
-    ars_dist single = {};
-    std::vector<ars_dist> many;
-};
-
-} // namespace detail
 
 /* ---- distributions ---------------------------------------------------------------------------------------------------- */
 
@@ -244,10 +64,10 @@ class Distribution {
     }
     virtual xt::xarray<double> sample(const bool control, const bool replace, const std::string &address,
                                       const std::string &name) {
-        const bool before = detail::here().replacing;
-        detail::here().replacing = replace;
+        const bool before = libars_detail::here().replacing;
+        libars_detail::here().replacing = replace;
         xt::xarray<double> out = sample(control, address, name);
-        detail::here().replacing = before;
+        libars_detail::here().replacing = before;
         return out;
     }
     virtual void observe(xt::xarray<double> value, const std::string &address, const std::string &name) {
@@ -257,10 +77,10 @@ class Distribution {
 
 } // namespace distributions
 
-namespace detail {
+namespace libars_detail {
 
-/* Distributions whose elements are independent and have one or two parameters. Family has `title`; prior(a, b), which is what
- * libars draws from; and local(a, b, engine), a draw outside a trace. */
+/* Distributions whose elements are independent and have one or two parameters. Family has title(), its name;
+ * prior(a, b), what libars draws from; and local(a, b, engine), a draw outside a trace. */
 template <class Family> class elementwise : public distributions::Distribution {
   public:
     using distributions::Distribution::sample;
@@ -286,91 +106,93 @@ template <class Family> class elementwise : public distributions::Distribution {
         std::vector<double> values(held ? n : 0);
         for (std::size_t i = 0; i < n; i++) d[i] = Family::prior(a[i], b[i]);
         for (std::size_t i = 0; i < values.size(); i++) values[i] = x[i];
-        score(label(address, name), d.data(), n, held ? values.data() : nullptr);
+        const std::string unnamed = std::string("observe:") + Family::title();
+        score(label(address, name, unnamed.c_str()), d.data(), n, held ? values.data() : nullptr);
     }
 
   protected:
     explicit elementwise(xt::xarray<double> a, xt::xarray<double> b = 0.0)
-        : first(std::move(a)), second(std::move(b)), shape(broadcast(shape_of(first), shape_of(second), Family::title())) {}
+        : first(std::move(a)), second(std::move(b)),
+          shape(broadcast(shape_of(first), shape_of(second), Family::title())) {}
 
   private:
     tensor first, second;
     shape_type shape;
 };
 
-} // namespace detail
+} // namespace libars_detail
 
 namespace distributions {
 
-class Uniform : public detail::elementwise<Uniform> {
+class Uniform : public libars_detail::elementwise<Uniform> {
   public:
     Uniform(xt::xarray<double> low = xt::xarray<double>{0}, xt::xarray<double> high = xt::xarray<double>{1})
         : elementwise(low, high) {}
-    static const char *title() { return "Uniform(low, high)"; }
+    static const char *title() { return "Uniform"; }
     static ars_dist prior(double low, double high) { return ars_uniform(low, high); }
     static double local(double low, double high, std::default_random_engine &engine) {
         return std::uniform_real_distribution<double>(low, high)(engine);
     }
 };
 
-class Normal : public detail::elementwise<Normal> {
+class Normal : public libars_detail::elementwise<Normal> {
   public:
     Normal(xt::xarray<double> mean = xt::xarray<double>{0}, xt::xarray<double> stddev = xt::xarray<double>{1})
         : elementwise(mean, stddev) {}
-    static const char *title() { return "Normal(mean, stddev)"; }
+    static const char *title() { return "Normal"; }
     static ars_dist prior(double mean, double stddev) { return ars_normal(mean, stddev); }
     static double local(double mean, double stddev, std::default_random_engine &engine) {
         return std::normal_distribution<double>(mean, stddev)(engine);
     }
 };
 
-class Poisson : public detail::elementwise<Poisson> {
+class Poisson : public libars_detail::elementwise<Poisson> {
   public:
     Poisson(xt::xarray<double> rate = xt::xarray<double>{0}) : elementwise(rate) {}
-    static const char *title() { return "Poisson(rate)"; }
+    static const char *title() { return "Poisson"; }
     static ars_dist prior(double rate, double) { return ars_poisson(rate); }
     static double local(double rate, double, std::default_random_engine &engine) {
         return rate > 0 ? static_cast<double>(std::poisson_distribution<long>(rate)(engine)) : 0;
     }
 };
 
-class Bernoulli : public detail::elementwise<Bernoulli> {
+class Bernoulli : public libars_detail::elementwise<Bernoulli> {
   public:
     Bernoulli(xt::xarray<double> probs = xt::xarray<double>{1}) : elementwise(probs) {}
-    static const char *title() { return "Bernoulli(probs)"; }
+    static const char *title() { return "Bernoulli"; }
     static ars_dist prior(double p, double) { return ars_bernoulli(p); }
     static double local(double p, double, std::default_random_engine &engine) {
         return std::bernoulli_distribution(p)(engine);
     }
 };
 
-class Exponential : public detail::elementwise<Exponential> {
+class Exponential : public libars_detail::elementwise<Exponential> {
   public:
     Exponential(xt::xarray<double> rate = xt::xarray<double>{0}) : elementwise(rate) {}
-    static const char *title() { return "Exponential(rate)"; }
+    static const char *title() { return "Exponential"; }
     static ars_dist prior(double rate, double) { return ars_exponential(rate); }
     static double local(double rate, double, std::default_random_engine &engine) {
         return std::exponential_distribution<double>(rate)(engine);
     }
 };
 
-class Gamma : public detail::elementwise<Gamma> {
+class Gamma : public libars_detail::elementwise<Gamma> {
   public:
     Gamma(xt::xarray<double> concentration = xt::xarray<double>{0}, xt::xarray<double> rate = xt::xarray<double>{1})
         : elementwise(concentration, rate) {}
-    static const char *title() { return "Gamma(concentration, rate)"; }
+    static const char *title() { return "Gamma"; }
     static ars_dist prior(double concentration, double rate) { return ars_gamma(concentration, rate); }
     static double local(double concentration, double rate, std::default_random_engine &engine) {
         return std::gamma_distribution<double>(concentration, 1 / rate)(engine);
     }
 };
 
-class Beta : public detail::elementwise<Beta> {
+class Beta : public libars_detail::elementwise<Beta> {
   public:
     Beta(xt::xarray<double> concentration1 = xt::xarray<double>{0},
          xt::xarray<double> concentration0 = xt::xarray<double>{1})
         : elementwise(concentration1, concentration0) {}
-    static const char *title() { return "Beta(concentration1, concentration0)"; }
+    static const char *title() { return "Beta"; }
     static ars_dist prior(double concentration1, double concentration0) {
         return ars_beta(concentration1, concentration0);
     }
@@ -380,22 +202,22 @@ class Beta : public detail::elementwise<Beta> {
     }
 };
 
-class LogNormal : public detail::elementwise<LogNormal> {
+class LogNormal : public libars_detail::elementwise<LogNormal> {
   public:
     LogNormal(xt::xarray<double> loc = xt::xarray<double>{0}, xt::xarray<double> scale = xt::xarray<double>{1})
         : elementwise(loc, scale) {}
-    static const char *title() { return "LogNormal(loc, scale)"; }
+    static const char *title() { return "LogNormal"; }
     static ars_dist prior(double loc, double scale) { return ars_lognormal(loc, scale); }
     static double local(double loc, double scale, std::default_random_engine &engine) {
         return std::lognormal_distribution<double>(loc, scale)(engine);
     }
 };
 
-class Binomial : public detail::elementwise<Binomial> {
+class Binomial : public libars_detail::elementwise<Binomial> {
   public:
     Binomial(xt::xarray<double> total_count = xt::xarray<double>{0}, xt::xarray<double> probs = xt::xarray<double>{1})
         : elementwise(total_count, probs) {}
-    static const char *title() { return "Binomial(total_count, probs)"; }
+    static const char *title() { return "Binomial"; }
     static ars_dist prior(double total_count, double probs) { return ars_binomial(whole(total_count), probs); }
     static double local(double total_count, double probs, std::default_random_engine &engine) {
         return std::binomial_distribution<unsigned>(whole(total_count), probs)(engine);
@@ -410,11 +232,11 @@ class Binomial : public detail::elementwise<Binomial> {
     }
 };
 
-class Weibull : public detail::elementwise<Weibull> {
+class Weibull : public libars_detail::elementwise<Weibull> {
   public:
     Weibull(xt::xarray<double> scale = xt::xarray<double>{0}, xt::xarray<double> concentration = xt::xarray<double>{1})
         : elementwise(scale, concentration) {}
-    static const char *title() { return "Weibull(scale, concentration)"; }
+    static const char *title() { return "Weibull"; }
     static ars_dist prior(double scale, double concentration) { return ars_weibull(scale, concentration); }
     static double local(double scale, double concentration, std::default_random_engine &engine) {
         return std::weibull_distribution<double>(concentration, scale)(engine);
@@ -425,7 +247,7 @@ class Weibull : public detail::elementwise<Weibull> {
  * draw. So a vector of probabilities gives a number. */
 class Categorical : public Distribution {
   public:
-    Categorical(xt::xarray<double> probs = xt::xarray<double>{1}) : shape(detail::shape_of(probs)) {
+    Categorical(xt::xarray<double> probs = xt::xarray<double>{1}) : shape(libars_detail::shape_of(probs)) {
         k = shape.back();
         shape.pop_back();
         p.assign(probs.data(), probs.data() + probs.size());
@@ -437,41 +259,42 @@ class Categorical : public Distribution {
     }
     using Distribution::sample;
     xt::xarray<double> sample(const bool control, const std::string &address, const std::string &name) override {
-        const std::size_t n = detail::size_of(shape);
-        if (!detail::here().in_trace) {
+        const std::size_t n = libars_detail::size_of(shape);
+        if (!libars_detail::here().in_trace) {
             xt::xarray<double> out = xt::xarray<double>::from_shape(shape);
             for (std::size_t i = 0; i < n; i++) {
                 std::discrete_distribution<unsigned> local(p.begin() + static_cast<std::ptrdiff_t>(i * k),
                                                            p.begin() + static_cast<std::ptrdiff_t>((i + 1) * k));
-                out.data()[i] = local(detail::here().engine);
+                out.data()[i] = local(libars_detail::here().engine);
             }
             return out;
         }
-        detail::dists d(n);
+        libars_detail::dists d(n);
         for (std::size_t i = 0; i < n; i++) d[i] = ars_categorical(p.data() + i * k, k);
-        return detail::draw(detail::label(address, name), control, d.data(), shape);
+        return libars_detail::draw(libars_detail::label(address, name), control, d.data(), shape);
     }
     void observe(xt::xarray<double> value, const std::string &address, const std::string &name) override {
-        if (!detail::here().in_trace) return;
-        const bool held = detail::has_value(value);
-        const detail::shape_type own = shape.empty() ? detail::shape_type{1} : shape;
-        const detail::shape_type all =
-            held ? detail::broadcast(own, detail::shape_of(value), "Categorical(probs)") : own;
-        const std::size_t n = detail::size_of(all);
+        if (!libars_detail::here().in_trace) return;
+        const bool held = libars_detail::has_value(value);
+        const libars_detail::shape_type own = shape.empty() ? libars_detail::shape_type{1} : shape;
+        const libars_detail::shape_type all =
+            held ? libars_detail::broadcast(own, libars_detail::shape_of(value), "Categorical") : own;
+        const std::size_t n = libars_detail::size_of(all);
         xt::xarray<double> rows = xt::xarray<double>::from_shape(own);
         for (std::size_t i = 0; i < rows.size(); i++) rows.data()[i] = static_cast<double>(i * k);
-        const detail::spread row(rows, all), x(value, held ? all : detail::shape_of(value));
-        detail::dists d(n);
+        const libars_detail::spread row(rows, all), x(value, held ? all : libars_detail::shape_of(value));
+        libars_detail::dists d(n);
         std::vector<double> values(held ? n : 0);
         for (std::size_t i = 0; i < n; i++) d[i] = ars_categorical(p.data() + static_cast<std::size_t>(row[i]), k);
         for (std::size_t i = 0; i < values.size(); i++) values[i] = x[i];
-        detail::score(detail::label(address, name), d.data(), n, held ? values.data() : nullptr);
+        libars_detail::score(libars_detail::label(address, name, "observe:Categorical"), d.data(), n,
+                             held ? values.data() : nullptr);
     }
 
   private:
     std::vector<double> p;
     std::size_t k;
-    detail::shape_type shape;
+    libars_detail::shape_type shape;
 };
 
 } // namespace distributions
@@ -479,55 +302,59 @@ class Categorical : public Distribution {
 /* ---- draws, observations, results -------------------------------------------------------------------------------------- */
 
 /* Of draws outside a trace. Every trace seeds it anew, so that a subclass that draws from it repeats its draws. */
-static std::default_random_engine &generator __attribute__((unused)) = detail::here().engine;
+static std::default_random_engine &generator __attribute__((unused)) = libars_detail::here().engine;
 
 /* Whether the controller proposes for draws that do not say so, and whether they are draws of a rejection loop. What a trace
  * sets is over when it ends. */
 inline void setDefaultControl(bool control = true) {
-    detail::here().control = control;
+    libars_detail::here().control = control;
 }
 inline void setDefaultReplace(bool replace = false) {
-    detail::here().replace = replace;
+    libars_detail::here().replace = replace;
 }
 
-inline xt::xarray<double> sample(distributions::Distribution &distribution, const bool control, const bool replace,
-                                 const std::string &name) {
+ARS__PYPROB_CALL xt::xarray<double> sample(distributions::Distribution &distribution, const bool control,
+                                           const bool replace, const std::string &name) {
     return distribution.sample(control, replace, "", name);
 }
-inline xt::xarray<double> sample(distributions::Distribution &distribution, const bool control, const bool replace) {
+ARS__PYPROB_CALL xt::xarray<double> sample(distributions::Distribution &distribution, const bool control,
+                                           const bool replace) {
     return sample(distribution, control, replace, "");
 }
-inline xt::xarray<double> sample(distributions::Distribution &distribution) {
-    return sample(distribution, detail::here().control, detail::here().replace, "");
+ARS__PYPROB_CALL xt::xarray<double> sample(distributions::Distribution &distribution) {
+    return sample(distribution, libars_detail::here().control, libars_detail::here().replace, "");
 }
-inline xt::xarray<double> sample(distributions::Distribution &distribution, const std::string &name) {
-    return sample(distribution, detail::here().control, detail::here().replace, name);
+ARS__PYPROB_CALL xt::xarray<double> sample(distributions::Distribution &distribution, const std::string &name) {
+    return sample(distribution, libars_detail::here().control, libars_detail::here().replace, name);
 }
-inline xt::xarray<double> sample(distributions::Distribution &distribution, const bool control,
-                                 const std::string &name) {
-    return sample(distribution, control, detail::here().replace, name);
+ARS__PYPROB_CALL xt::xarray<double> sample(distributions::Distribution &distribution, const bool control,
+                                           const std::string &name) {
+    return sample(distribution, control, libars_detail::here().replace, name);
 }
 /* A name that is no std::string would rather become a bool: this one is a better match, and no match for 0. */
-template <class Text, class = std::enable_if_t<std::is_same<Text, const char *>::value || std::is_same<Text, char *>::value>>
-inline xt::xarray<double> sample(distributions::Distribution &distribution, const bool control, Text name) {
-    return sample(distribution, control, detail::here().replace, name);
+template <class Text,
+          class = std::enable_if_t<std::is_same<Text, const char *>::value || std::is_same<Text, char *>::value>>
+ARS__PYPROB_CALL xt::xarray<double> sample(distributions::Distribution &distribution, const bool control, Text name) {
+    return sample(distribution, control, libars_detail::here().replace, name);
 }
 
-inline void observe(distributions::Distribution &distribution, xt::xarray<double> value, const std::string &name) {
+ARS__PYPROB_CALL void observe(distributions::Distribution &distribution, xt::xarray<double> value,
+                              const std::string &name) {
     distribution.observe(std::move(value), "", name);
 }
-inline void observe(distributions::Distribution &distribution, xt::xarray<double> value) {
+ARS__PYPROB_CALL void observe(distributions::Distribution &distribution, xt::xarray<double> value) {
     observe(distribution, std::move(value), "");
 }
 /* A template, so that observe(d, 0) is the value 0 and not a null pointer. */
 template <class Text, class = std::enable_if_t<std::is_convertible<const Text &, std::string>::value>>
-inline void observe(distributions::Distribution &distribution, const Text &name) {
+ARS__PYPROB_CALL void observe(distributions::Distribution &distribution, const Text &name) {
     observe(distribution, NONE_VALUE, std::string(name));
 }
 
 inline void tag(xt::xarray<double> value, const std::string &name) {
-    if (!detail::here().in_trace || !value.size()) return;
-    detail::record(name.empty() ? ("tag" + std::to_string(detail::here().unnamed_tags++)).c_str() : name.c_str(), value);
+    if (!libars_detail::here().in_trace || !value.size()) return;
+    libars_detail::record(
+        name.empty() ? ("tag" + std::to_string(libars_detail::here().unnamed_tags++)).c_str() : name.c_str(), value);
 }
 inline void tag(xt::xarray<double> value) {
     tag(std::move(value), "");
@@ -549,11 +376,12 @@ class Model {
     void startServer(const std::string &serverAddress = "tcp://*:5555") {
         (void)serverAddress;
         if (ars_standalone() && isatty(STDERR_FILENO))
-            std::fprintf(stderr,
-                         "%s: no controller, so the model runs on its own, with draws from its prior. For inference start "
-                         "it with `ars infer`, or with ars.Simulator in Python\n",
-                         name.c_str());
-        const bool control = detail::here().control, replace = detail::here().replace;
+            std::fprintf(
+                stderr,
+                "%s: no controller, so the model runs on its own, with draws from its prior. For inference start "
+                "it with `ars infer`, or with ars.Simulator in Python\n",
+                name.c_str());
+        const bool control = libars_detail::here().control, replace = libars_detail::here().replace;
         while (ars_next_trace()) {
             setDefaultControl(control);
             setDefaultReplace(replace);
@@ -564,13 +392,13 @@ class Model {
   private:
     struct trace {
         trace() {
-            detail::process &now = detail::here();
+            libars_detail::process &now = libars_detail::here();
             now.in_trace = true;
             now.unnamed_tags = 0;
             now.replaced.clear();
             now.engine.seed(1 + static_cast<std::uint32_t>(ars_draw(ars_uniform(0, 2147483646))));
         }
-        ~trace() { detail::here().in_trace = false; }
+        ~trace() { libars_detail::here().in_trace = false; }
         trace(const trace &) = delete;
         trace &operator=(const trace &) = delete;
     };
@@ -578,8 +406,8 @@ class Model {
     void run() {
         trace now;
         const xt::xarray<double> result = function ? function() : older(observation());
-        for (const auto &last : detail::here().replaced) detail::record(last.first.c_str(), last.second);
-        if (result.size()) detail::record("result", result);
+        for (const auto &last : libars_detail::here().replaced) libars_detail::record(last.first.c_str(), last.second);
+        if (result.size()) libars_detail::record("result", result);
     }
 
     /* In the shape of the default if it has as many elements. */
