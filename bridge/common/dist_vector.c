@@ -147,7 +147,7 @@ bool ars__drawing_next(const ars__drawing *drawing, ars_dist *coordinate, double
         *coordinate = ars__made(d->kind, 2, fmin(fmax(mean, -DBL_MAX), DBL_MAX), row[i], 0, 0);
         return true;
     }
-    *value = drawing->left;
+    *value = fmin(drawing->left, 1 - 0x1p-53);
     if (i + 1 == d->n) return false;
     *coordinate = ars__made(d->kind, 4, d->p[i], concentration_after(d, i), 0, drawing->left);
     return true;

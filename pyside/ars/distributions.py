@@ -209,6 +209,24 @@ class ScaledBeta(_Scalars):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class NormalCoordinate(_Scalars):
+    """A coordinate of a MultivariateNormal, given those before it: the prior of such a latent."""
+
+    mean: npt.ArrayLike
+    std: npt.ArrayLike
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DirichletCoordinate(_Scalars):
+    """A coordinate of a Dirichlet, given those before it: the prior of such a latent."""
+
+    a: npt.ArrayLike
+    b: npt.ArrayLike
+    low: npt.ArrayLike
+    high: npt.ArrayLike
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Categorical(Distribution):
     """0 .. k-1 with probabilities p; p has shape (k,), or (rows, k)."""
 
@@ -331,6 +349,8 @@ REGISTRY: Final[Mapping[type[Distribution], Spec]] = MappingProxyType(
         LogNormal: Spec(DistKind.LOGNORMAL, _always(0, np.inf)),
         TruncatedNormal: Spec(DistKind.TRUNCATED_NORMAL, lambda d: (d.low, d.high)),
         ScaledBeta: Spec(DistKind.SCALED_BETA, lambda d: (d.low, d.high)),
+        NormalCoordinate: Spec(DistKind.MULTIVARIATE_NORMAL, _always(-np.inf, np.inf)),
+        DirichletCoordinate: Spec(DistKind.DIRICHLET, lambda d: (d.low, d.high)),
         Mixture: Spec(DistKind.MIXTURE, _mixture_support),
         Prior: Spec(DistKind.PRIOR, _always(-np.inf, np.inf)),
     }

@@ -150,5 +150,7 @@ _DERIVATIVE: Final[Mapping[DistKind, Callable[[Tensor, Tensor], Columns]]] = Map
         DistKind.LOGNORMAL: _lognormal,
         DistKind.TRUNCATED_NORMAL: _truncated_normal,
         DistKind.SCALED_BETA: _scaled_beta,
+        DistKind.MULTIVARIATE_NORMAL: _normal,
+        DistKind.DIRICHLET: _scaled_beta,
     }
 )
