@@ -12,6 +12,7 @@
 #include "unwind.h"
 
 #define PAGE ((uintptr_t)4096)
+#define NOT_SANITIZED __attribute__((no_sanitize("address"))) /* it looks at the frames of others */
 enum { PAGES_ABOVE = 16 };
 
 /* ---- memory that can be read ------------------------------------------------------------------------------------------------ */
@@ -38,7 +39,7 @@ struct stack {
     uintptr_t page; /* the last that could be read; 1: none */
 };
 
-static bool load(struct stack *s, uintptr_t at, uintptr_t *word) {
+NOT_SANITIZED static bool load(struct stack *s, uintptr_t at, uintptr_t *word) {
     if (at % 8) return false;
     if ((at & ~(PAGE - 1)) != s->page) {
         if (!can_read(at)) return false;
@@ -119,12 +120,8 @@ static struct ars__edge *edge_of(struct ars__paths *p, uint32_t from, uint64_t v
     }
 }
 
-static uint64_t word_at(uintptr_t at) {
-    return *(const uint64_t *)at;
-}
-
 /* Follows the tree. False: it does not know this path. Every load is between the draw and the root. */
-static bool follow(struct ars__paths *p, struct ars__call_at call, uint32_t *path) {
+NOT_SANITIZED static bool follow(struct ars__paths *p, struct ars__call_at call, uint32_t *path) {
     uintptr_t base = call.cfa, last = 0, last_return = 0;
     const uintptr_t low = call.cfa - 16, high = p->to - 8;
     const struct ars__edge *first = edge_of(p, 0, call.return_to);
@@ -132,6 +129,7 @@ static bool follow(struct ars__paths *p, struct ars__call_at call, uint32_t *pat
     uint32_t at = first->to;
     for (;;) {
         const struct ars__step *step = &p->steps[at];
+        if (step->kind == ARS__STEP_NEW) return false; /* could not be learnt */
         if (step->kind == ARS__STEP_END) {
             *path = step->next;
             return true;
@@ -140,16 +138,16 @@ static bool follow(struct ars__paths *p, struct ars__call_at call, uint32_t *pat
         if (where < low || where - 8 > high || where % 8) return false;
         if (step->kind == ARS__STEP_ROOT) { /* where: its CFA */
             *path = step->next;
-            return is_root(p, where, word_at(where - 8)) && !is_root(p, last, last_return);
+            return is_root(p, where, *(const uint64_t *)(where - 8)) && !is_root(p, last, last_return);
         }
         if (where > high) return false;
         if (step->kind == ARS__STEP_BASE) {
-            base = word_at(where);
+            base = *(const uint64_t *)where;
             at = step->next;
             continue;
         }
         last = where + 8;
-        last_return = word_at(where);
+        last_return = *(const uint64_t *)where;
         const struct ars__edge *e = edge_of(p, at, last_return);
         if (!e->to) return false;
         at = e->to;
@@ -280,9 +278,7 @@ static unsigned unwind(struct lesson *l, struct ars__call_at call, struct folded
     struct frame f = {.return_to = call.return_to, .sp = call.cfa, .rbp_at = call.cfa - 16};
     const bool is_main = !l->p->origin.return_to;
     for (uint32_t n = 0; n < MOST_FRAMES; n++) {
-        const bool in_main = is_main && f.sp >= l->p->root_cfa;
         uintptr_t above;
-        if (in_main) break;
         go_to(l, f.return_to);
         const enum outcome outcome = describe(&s, &f);
         fold_in(list, f.return_to);

@@ -44,6 +44,16 @@ struct ars__call_at {
     uintptr_t return_to; /* at cfa - 8; the caller's frame pointer is at cfa - 16, because the callee has one */
 };
 
+/* For the function that calls these. x86-64; elsewhere the numbers are not looked at. */
+#define ARS__CALL_HERE()                                                                                               \
+    ((struct ars__call_at){(uintptr_t)__builtin_frame_address(0) + 16, (uintptr_t)__builtin_return_address(0)})
+/* Behind the call that is given ARS__CALL_HERE(): this function's own frame, with its caller's frame pointer, must be there
+ * meanwhile, so it must not be a tail call. */
+#define ARS__KEEP_FRAME() __asm__ volatile("" ::: "memory")
+static inline struct ars__origin ars__origin_here(const void *frame, const void *return_to) {
+    return (struct ars__origin){(uintptr_t)frame + 16, (uintptr_t)return_to, *(const uintptr_t *)frame};
+}
+
 struct ars__step {
     enum { ARS__STEP_NEW, ARS__STEP_CALL, ARS__STEP_BASE, ARS__STEP_ROOT, ARS__STEP_END } kind;
     int32_t offset;

@@ -251,8 +251,8 @@ static void restore_register(struct machine *m, uint64_t reg) {
 
 /* Expressions for the CFA (0x0f), and for where a register is saved (0x10). */
 static void by_expression(struct row *row, unsigned op, struct reader *r) {
-    int32_t offset;
-    bool deref;
+    int32_t offset = 0;
+    bool deref = false;
     const uint64_t reg = op == 0x0f ? RSP : uleb(r);
     const bool simple = simple_expression(r, &offset, &deref);
     if (op == 0x0f) {
