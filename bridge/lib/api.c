@@ -13,10 +13,13 @@
 #include "family.h"
 #include "given.h"
 #include "loops.h"
+#include "policy.h"
 #include "process.h"
+#include "scopes.h"
 #include "sites.h"
 #include "thread_owner.h"
 #include "trace.h"
+#include "unnamed.h"
 
 /* ---- traces ------------------------------------------------------------------------------------------------------------ */
 
@@ -35,6 +38,7 @@ static uint64_t number_from(const char *variable, uint64_t otherwise) {
 
 static void decide(void) {
     if (ars__controlled()) {
+        ars__policy_from_outside();
         ars__split();
         return;
     }
@@ -50,11 +54,12 @@ static bool next_alone(void) {
     if (!(ars__me.in_trace = ars__me.traces_left > 0)) return false;
     ars__me.traces_left--;
     ars__me.trace_number++;
+    ars__scopes_reset();
     ars__rng_init(&ars__me.rng, ars__me.seed, ars__me.trace_number, 0);
     return true;
 }
 
-bool ars_next_trace(void) {
+static bool next_trace(struct ars__origin origin) {
     int kept = errno;
     if (ars__me.role != ARS__FOREIGN) ars__thread_claim();
     if (ars__me.role == ARS__UNDECIDED) decide();
@@ -63,14 +68,20 @@ bool ars_next_trace(void) {
     bool alone = ars__me.role == ARS__ALONE;
     bool more = alone ? next_alone() : ars__worker_next();
     if (alone) ars__thread = more ? ARS__PLAIN : ARS__OWNER;
+    ars__me.origin = origin;
     errno = kept;
     return more;
+}
+
+bool ars_next_trace(void) {
+    return next_trace(ars__origin_here(__builtin_frame_address(0), __builtin_return_address(0)));
 }
 
 int ars_main(int argc, char **argv, void (*model)(void *), void *user) {
     (void)argc;
     (void)argv;
-    while (ars_next_trace()) model(user);
+    const struct ars__origin here = ars__origin_here(__builtin_frame_address(0), NULL);
+    while (next_trace(here)) model(user);
     return 0;
 }
 
@@ -135,21 +146,28 @@ static void record_params(struct ars_wire_sample *record, const ars_dist *prior)
     record->n_params = (uint16_t)(size / 8);
 }
 
-double ars__sample_latent(const char *name, const ars_dist *prior) {
+_Noreturn static void fail_draw(uint32_t site_id, double value, double log_p, double log_q) {
+    int n;
+    const char *address = ars__site_address(site_id, &n);
+    ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.*s\"): the draw is %g with log p = %g and log q = %g", n > 200 ? 200 : n,
+              address, value, log_p, log_q);
+}
+
+double ars__sample_at(uint32_t site_id, const ars_dist *prior, bool inside) {
     struct ars__trace *t = &ars__me.trace;
-    uint32_t site_id = ars__site_id(name, ARS_SITE_SAMPLE, prior->kind);
     uint32_t instance = ars__instance_take(site_id);
     ars_dist proposal = *prior;
     if (!ars__prior_proposes(site_id)) ars__propose(site_id, instance, prior, &proposal);
     bool given = proposal.kind == ARS_DIST_GIVEN && ars__given_take(prior, &proposal);
     double value = given ? proposal.a[0] : ars__dist_sample(&proposal, &ars__me.rng);
+    /* Rounded to the edge: the densities are those of the neighbour that is used. Beyond the edge: p is 0 there. */
+    const double edge = value < 0.5 ? nextafter(0, 1) : nextafter(1, 0);
+    if (inside && (value == 0 || value == 1)) value = edge;
     bool is_prior = proposal.kind == prior->kind && memcmp(&proposal, prior, sizeof proposal) == 0;
     /* A continuation keeps the ratio only, and where the prior proposes that is 1 whatever the density. */
     double log_p = is_prior && ars__continuing() ? 0 : ars__dist_log_density(prior, value);
     double log_q = is_prior ? log_p : given ? 0 : ars__dist_log_density(&proposal, value);
-    if (!isfinite(value) || !isfinite(log_q) || isnan(log_p))
-        ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.80s\"): the draw is %g with log p = %g and log q = %g", name, value,
-                  log_p, log_q);
+    if (!isfinite(value) || !isfinite(log_q) || isnan(log_p)) fail_draw(site_id, value, log_p, log_q);
     const struct ars__loop *top = ars__top(&ars__me.loops);
     struct ars_wire_sample record = {.site_id = site_id,
                                      .instance = instance,
@@ -164,7 +182,11 @@ double ars__sample_latent(const char *name, const ars_dist *prior) {
     /* A continuation's draws are none of the loops around the one that it estimates. */
     for (size_t i = ars__me.root ? ars__me.root - 1 : 0; i < ars__me.loops.depth; i++)
         ars__me.loops.at[i].try_ratio += log_p - log_q;
-    return value;
+    return inside && !(value > 0 && value < 1) ? edge : value;
+}
+
+double ars__sample_latent(const char *name, const ars_dist *prior) {
+    return ars__sample_at(ars__site_id(name, ARS_SITE_SAMPLE, prior->kind), prior, false);
 }
 
 static __attribute__((noinline)) double sample(const char *caller, const char *name, const ars_dist *d) {
@@ -178,8 +200,12 @@ static __attribute__((noinline)) double sample(const char *caller, const char *n
 }
 
 double ars_sample(const char *name, ars_dist d) {
-    double drawn = ars__quick(name, &d);
-    return isnan(drawn) ? sample(CALLER(sizeof d), name, &d) : drawn;
+    double drawn = ars__quick(name ? name : "unnamed", &d);
+    if (!isnan(drawn)) return drawn;
+    if (name) return sample(CALLER(sizeof d), name, &d);
+    drawn = ars__sample_unnamed(ARS__CALL_HERE(), CALLER(sizeof d), &d);
+    ARS__KEEP_FRAME();
+    return drawn;
 }
 
 static __attribute__((noinline)) double draw_nuisance(const char *caller, const ars_dist *d) {

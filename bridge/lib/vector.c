@@ -6,6 +6,8 @@
 #include "fail.h"
 #include "loops.h"
 #include "process.h"
+#include "unnamed.h"
+#include "where.h"
 
 void ars__check_element(const ars_dist *d, size_t i, const char *what, const char *name) {
     char why[256];
@@ -31,7 +33,23 @@ static double *sample_coordinates(const char *name, const ars_dist *d, double *v
     return drawing.at < d->n ? values + 1 : values;
 }
 
+/* Without a name: one path, so one site, as with n calls of ars_sample(NULL, d[i]) from the same place. */
+static void sample_unnamed(struct ars__call_at at, const char *caller, const ars_dist *d, size_t n, double *values) {
+    check_elements(d, n, values, "ars_sample_vector", "NULL");
+    for (size_t i = 0; i < n; i++) {
+        if (ars__is_vector(&d[i]))
+            ars__fail(ARS_FAIL_MISUSE, 0, "ars_sample_vector(NULL): a draw from a %s needs a name",
+                      ars__dist_name(d[i].kind));
+        values[i] = ars__sample_unnamed(at, caller, &d[i]);
+    }
+}
+
 void ars_sample_vector(const char *name, const ars_dist *d, size_t n, double *values) {
+    if (!name) {
+        sample_unnamed(ARS__CALL_HERE(), ARS__CALLER(0), d, n, values);
+        ARS__KEEP_FRAME();
+        return;
+    }
     ars__check_call(ARS__CALLER(0), ARS__CALL_SAMPLE_VECTOR, name);
     check_elements(d, n, values, "ars_sample_vector", name);
     const bool plain = ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P;
