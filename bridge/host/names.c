@@ -17,7 +17,7 @@
  * A tail call leaves no frame. It shows as a call whose target is not the function of the next frame; if the target jumps to
  * that function, or to one that does, it is put back.
  *
- * Functions of libars and all that is outside main are left out: the path ends at the function that draws. Of a chain of functions
+ * Functions of libars (and of its pyprob_cpp.h) and all that is outside main are left out: the path ends at the function that draws. Of a chain of functions
  * of the standard library only the first is shown, without a number, because the others differ between its versions. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static bool starts(const char *text, const char *with) {
 }
 
 static bool is_ours(const char *name) {
-    return starts(name, "ars_") || starts(name, "ars::");
+    return starts(name, "ars_") || starts(name, "ars::") || starts(name, "pyprob_cpp::");
 }
 
 static bool is_draw(const char *name) {

@@ -15,17 +15,17 @@ static xt::xarray<double> gum() {
     auto likelihood = Normal(mu, std::sqrt(2));
     pyprob_cpp::observe(likelihood, "obs0");
     pyprob_cpp::observe(likelihood, std::string("obs") + "1");
+    pyprob_cpp::observe(likelihood, NONE_VALUE, "obs2");
     return mu;
 }
 
-// The same, with data of its own: a number, and a tensor that the likelihood broadcasts to.
+// The same, with data of its own: a number, and a tensor without a name.
 static xt::xarray<double> literal() {
     auto prior = Normal(1, std::sqrt(5));
     xt::xarray<double> mu = pyprob_cpp::sample(prior, "mu");
     auto likelihood = Normal(mu, std::sqrt(2));
     pyprob_cpp::observe(likelihood, 8, "y");
     pyprob_cpp::observe(likelihood, xt::xarray<double>{9});
-    pyprob_cpp::observe(likelihood, NONE_VALUE, "z");
     return mu;
 }
 
@@ -51,6 +51,28 @@ static xt::xarray<double> kept() {
 }
 static xt::xarray<double> replaced() {
     return from_a_loop(true);
+}
+
+// The same with the loop marked, which is the one thing here that pyprob_cpp does not know.
+static xt::xarray<double> marked() {
+    auto uniform = Uniform(-1, 1);
+    double x, s;
+    for (;;) {
+        rs_start("disc");
+        x = pyprob_cpp::sample(uniform, true, true, "x")(0);
+        s = x * x + std::pow(pyprob_cpp::sample(uniform, true, true, "y")(0), 2);
+        if (s >= 1) continue;
+        rs_end();
+        break;
+    }
+    auto likelihood = Normal(1 + std::sqrt(5) * (x * std::sqrt(-2 * std::log(s) / s)), std::sqrt(2));
+    pyprob_cpp::observe(likelihood, "obs");
+    return x;
+}
+
+static xt::xarray<double> wrong() {
+    Normal misshapen(xt::xarray<double>{1, 2}, xt::xarray<double>{1, 2, 3});
+    return pyprob_cpp::sample(misshapen);
 }
 
 // The older form: the data come as an argument.
@@ -127,8 +149,8 @@ int main(int argc, char *argv[]) {
     auto serverAddress = argc > 1 ? argv[1] : "tcp://*:5555";
     std::string chosen = argc > 2 ? argv[2] : "gum";
     const std::map<std::string, xt::xarray<double> (*)()> models = {
-        {"gum", gum},       {"literal", literal}, {"kept", kept},     {"replaced", replaced},
-        {"shapes", shapes}, {"every", every},     {"scores", scores}, {"custom", custom},
+        {"gum", gum},           {"literal", literal}, {"kept", kept},   {"marked", marked}, {"wrong", wrong},
+        {"replaced", replaced}, {"shapes", shapes},   {"every", every}, {"scores", scores}, {"custom", custom},
     };
     if (chosen == "outside") return outside();
     if (chosen == "older")

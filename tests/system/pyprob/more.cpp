@@ -83,7 +83,7 @@ class Wide : public Normal {
   public:
     Wide() : Normal(0, 100) {}
     xt::xarray<double> sample(const bool control, const std::string &address, const std::string &name) override {
-        return 1000 + Normal::sample(control, address, name + " wide");
+        return 1000 + Normal::sample(control, address, name);
     }
 };
 
