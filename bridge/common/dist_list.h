@@ -20,10 +20,12 @@ enum ars_dist_kind {
     ARS_DIST_SCALED_BETA = 13,
     ARS_DIST_MIXTURE = 14, /* a proposal: components of any kind but Categorical and Mixture */
     ARS_DIST_PRIOR = 15,   /* a proposal: whatever the prior is */
-    ARS_DIST_GIVEN = 16    /* instead of a proposal: this value, not drawn (bridge/lib/given.h) */
+    ARS_DIST_GIVEN = 16,   /* instead of a proposal: this value, not drawn (bridge/lib/given.h) */
+    ARS_DIST_NEGATIVE_BINOMIAL = 17,
+    ARS_DIST_STUDENT_T = 18
 };
 /* cffi: end */
-enum { ARS__DIST_LAST = ARS_DIST_GIVEN }; /* the largest code; a row beyond it does not compile */
+enum { ARS__DIST_LAST = ARS_DIST_STUDENT_T }; /* the largest code; a row beyond it does not compile */
 
 /* One row per distribution with a fixed number of parameters:
  *
@@ -51,7 +53,11 @@ enum { ARS__DIST_LAST = ARS_DIST_GIVEN }; /* the largest code; a row beyond it d
     X(TRUNCATED_NORMAL, truncated_normal, "TruncatedNormal", PRIOR, REALS, 2, 4,                                       \
       {"mean", ARS__REAL}, {"std", ARS__POSITIVE}, {"low", ARS__BOUND}, {"high", ARS__BOUND})                          \
     X(SCALED_BETA, scaled_beta, "ScaledBeta", PROPOSAL, REALS, 2, 4,                                                   \
-      {"a", ARS__SHAPE}, {"b", ARS__SHAPE}, {"low", ARS__REAL}, {"high", ARS__REAL})
+      {"a", ARS__SHAPE}, {"b", ARS__SHAPE}, {"low", ARS__REAL}, {"high", ARS__REAL})                                   \
+    X(NEGATIVE_BINOMIAL, negative_binomial, "NegativeBinomial", PRIOR, COUNTS, -1, 2,                                  \
+      {"r", ARS__SHAPE}, {"p", ARS__PROBABILITY})                                                                      \
+    X(STUDENT_T, student_t, "StudentT", PRIOR, REALS, -1, 3,                                                           \
+      {"df", ARS__SHAPE}, {"loc", ARS__REAL}, {"scale", ARS__POSITIVE})
 /* clang-format on */
 
 #endif /* ARS_COMMON_DIST_LIST_H */

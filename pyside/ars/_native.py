@@ -155,7 +155,9 @@ class DistKind(IntEnum):
     MIXTURE = lib.ARS_DIST_MIXTURE
     PRIOR = lib.ARS_DIST_PRIOR
     GIVEN = lib.ARS_DIST_GIVEN
-    vars().update(_codes_after("ARS_DIST_", lib.ARS_DIST_GIVEN))  # kinds that no module names
+    NEGATIVE_BINOMIAL = lib.ARS_DIST_NEGATIVE_BINOMIAL
+    STUDENT_T = lib.ARS_DIST_STUDENT_T
+    vars().update(_codes_after("ARS_DIST_", lib.ARS_DIST_STUDENT_T))  # kinds that no module names
 
 
 # The doubles that describe a distribution that a simulator can draw from; a Categorical has at most these many.
