@@ -571,7 +571,7 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: ars.NegativeBinomial(2, 1.5), "NegativeBinomial: p is 1.5, must be a probability from 0 to 1"),
     (
         lambda: ars.NegativeBinomial(2, 0),
-        "NegativeBinomial: r is 2 and p is 0, so the mean r (1 - p) / p is above 1e15",
+        "r is 2 and p is 0, so the mean r (1 - p) / p is above 1e15",
     ),
     (lambda: ars.NegativeBinomial(1e10, 1e-6), "so the mean r (1 - p) / p is above 1e15"),
     (lambda: ars.StudentT(0, 0, 1), "StudentT: df is 0, must be a positive number from 1e-100 to 1e100"),

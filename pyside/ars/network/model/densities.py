@@ -1,7 +1,8 @@
 """Log densities that can be differentiated: the value is that of the C code, the derivative is written out here.
 
 So what is trained has the digits that weights are computed with. Parameters have derivatives; values have none, nor
-have parameters that are always the prior's: the ends of an interval, the n of a Binomial, r, and df. Outside the support the log density is -inf and its derivative 0.
+have parameters that are always the prior's: the ends of an interval, the n of a Binomial, r, and df. Outside the
+support the log density is -inf and its derivative 0.
 """
 
 from __future__ import annotations
