@@ -348,6 +348,7 @@ class StepArrays(NamedTuple):
     prior_kind: npt.NDArray[np.uint16]
     prior_begin: npt.NDArray[np.int64]
     prior: npt.NDArray[np.float64]
+    n_more: npt.NDArray[np.uint32]
 
 
 class StepError(ValueError):
@@ -394,6 +395,7 @@ def encode_replies(
     ticket: npt.NDArray[np.uint32],
     state: npt.NDArray[np.uint64],
     flags: npt.NDArray[np.uint32],
+    n_more: npt.NDArray[np.uint32],
     sizes: npt.NDArray[np.int64],
     proposals: bytes,
     out: npt.NDArray[np.uint8],
@@ -401,13 +403,15 @@ def encode_replies(
     """Writes the items of a REPLIES message; out has just the room that they take."""
     n = len(ticket)
     room = n * DTYPES["reply"].itemsize + len(proposals)
-    if not (len(state) == len(flags) == len(sizes) == n and int(sizes.sum()) == len(proposals) and len(out) == room):
+    columns = (state, flags, n_more, sizes)
+    if not ({len(column) for column in columns} == {n} and int(sizes.sum()) == len(proposals) and len(out) == room):
         raise ValueError("the columns of REPLIES do not fit each other")
     lib.ars__replies_encode(
         n,
         ffi.from_buffer("uint32_t[]", ticket),
         ffi.from_buffer("uint64_t[]", state),
         ffi.from_buffer("uint32_t[]", flags),
+        ffi.from_buffer("uint32_t[]", n_more),
         ffi.from_buffer("int64_t[]", sizes),
         proposals,
         ffi.from_buffer(out, require_writable=True),
