@@ -26,6 +26,12 @@ void ars__rng_init(ars__rng *rng, uint64_t seed, uint64_t trace, uint64_t stream
 void ars__rng_refill(ars__rng *rng); /* when all words are used up */
 double ars__rng_normal(ars__rng *rng);
 
+/* Where a stream is, and a stream that goes on from there. */
+static inline struct ars_wire_stream ars__rng_place(const ars__rng *rng) {
+    return (struct ars_wire_stream){{rng->key[0], rng->key[1]}, rng->trace, rng->block, rng->used, 0};
+}
+void ars__rng_resume(ars__rng *rng, const struct ars_wire_stream *place);
+
 /* The next two words of the stream, the first of them in the upper half. Nobody takes a single one. */
 static inline uint64_t ars__rng_u64(ars__rng *rng) {
     if (__builtin_expect(rng->used == ARS__RNG_WORDS, 0)) ars__rng_refill(rng);
@@ -68,18 +74,6 @@ static inline double ars__dist_quick(const ars_dist *d, ars__rng *rng) {
  * Discrete values are returned as whole doubles; a fraction has density -inf. */
 double ars__dist_sample(const ars_dist *d, ars__rng *rng);
 double ars__dist_log_density(const ars_dist *d, double x);
-
-/* The same for a draw of several numbers. */
-static inline size_t ars__dist_width(const ars_dist *d) {
-    (void)d;
-    return 1;
-}
-static inline void ars__dist_draw(const ars_dist *d, ars__rng *rng, double *x) {
-    *x = ars__dist_sample(d, rng);
-}
-static inline double ars__dist_log_density_at(const ars_dist *d, const double *x) {
-    return ars__dist_log_density(d, *x);
-}
 
 /* What values of this kind are, if x cannot be one whatever the parameters ("whole numbers from 0"); else NULL. */
 const char *ars__dist_support(unsigned kind, double x);

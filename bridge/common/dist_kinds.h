@@ -26,7 +26,7 @@ enum ars__values {
     ARS__ABOVE_ZERO, /* finite, > 0 */
 };
 
-enum ars__use { ARS__USE_PROPOSAL, ARS__USE_PRIOR };
+enum ars__use { ARS__USE_PROPOSAL, ARS__USE_PRIOR, ARS__USE_COORDINATE };
 
 /* A row of dist_list.h. Categorical, Mixture, Prior and Given have no functions here. */
 struct ars__kind {

@@ -12,7 +12,9 @@
 #define ARS__CALLS(X)                                                                                                  \
     X(ARS__CALL_NEXT_TRACE, "ars_next_trace")                                                                          \
     X(ARS__CALL_SAMPLE, "ars_sample")                                                                                  \
+    X(ARS__CALL_SAMPLE_VECTOR, "ars_sample_vector")                                                                    \
     X(ARS__CALL_DRAW, "ars_draw")                                                                                      \
+    X(ARS__CALL_DRAW_VECTOR, "ars_draw_vector")                                                                        \
     X(ARS__CALL_OBSERVE, "ars_observe")                                                                                \
     X(ARS__CALL_OBSERVE_NORMALS, "ars_observe_normals")                                                                \
     X(ARS__CALL_OBSERVE_VALUE, "ars_observe_value")                                                                    \

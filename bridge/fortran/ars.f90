@@ -23,6 +23,7 @@ module ars
    public :: ars_uniform, ars_normal, ars_bernoulli, ars_categorical, ars_poisson, ars_binomial, ars_beta, ars_gamma
    public :: ars_exponential, ars_weibull, ars_lognormal, ars_truncated_normal, ars_negative_binomial, ars_student_t
    public :: ars_log_density
+   public :: ars_sample_vector, ars_draw_vector, ars_dimension
    public :: ars_observe_value, ars_observe_vector, ars_observe_values
    public :: ars_sample, ars_draw, ars_observe, ars_observe_normals, ars_factor, ars_result, ars_results
    public :: ars_run, ars_next_trace, ars_in_continuation, ars_standalone, ars_version
@@ -151,6 +152,24 @@ module ars
       !> A nuisance: always drawn from the prior, never recorded.
       real(c_double) function ars_draw(d) bind(c, name="ars_draw")
          import :: ars_dist, c_double
+         type(ars_dist), value :: d
+      end function
+      subroutine c_sample_vector(name, d, n, values) bind(c, name="ars_sample_vector")
+         import :: ars_dist, c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), intent(in) :: d(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(out) :: values(*)
+      end subroutine
+      subroutine c_draw_vector(d, n, values) bind(c, name="ars_draw_vector")
+         import :: ars_dist, c_double, c_size_t
+         type(ars_dist), intent(in) :: d(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(out) :: values(*)
+      end subroutine
+      !> How many values one draw has.
+      integer(c_size_t) function ars_dimension(d) bind(c, name="ars_dimension")
+         import :: ars_dist, c_size_t
          type(ars_dist), value :: d
       end function
       real(c_double) function c_observe(name, d) bind(c, name="ars_observe")
@@ -286,6 +305,33 @@ contains
       type(ars_dist), intent(in) :: d
       real(c_double) :: drawn
       drawn = c_sample(c_name(name), d)
+   end function
+
+   !> Latents of one site in one request; the values of one distribution after another.
+   function ars_sample_vector(name, d) result(drawn)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d(:)
+      real(c_double), allocatable :: drawn(:)
+      allocate (drawn(total_dimension(d)))
+      call c_sample_vector(c_name(name), d, size(d, kind=c_size_t), drawn)
+   end function
+
+   !> Nuisances: always drawn from the prior, never recorded.
+   function ars_draw_vector(d) result(drawn)
+      type(ars_dist), intent(in) :: d(:)
+      real(c_double), allocatable :: drawn(:)
+      allocate (drawn(total_dimension(d)))
+      call c_draw_vector(d, size(d, kind=c_size_t), drawn)
+   end function
+
+   function total_dimension(d) result(total)
+      type(ars_dist), intent(in) :: d(:)
+      integer(c_size_t) :: total
+      integer :: i
+      total = 0
+      do i = 1, size(d)
+         total = total + ars_dimension(d(i))
+      end do
    end function
 
    !> Data. With data given: scores it and returns it; else draws it.

@@ -91,14 +91,33 @@ ARS_API ars_dist ars_student_t(double df, double loc, double scale);
  * parameters are an error as in the calls below; in a thread or at a time that has no trace, they make it NaN. */
 ARS_API double ars_log_density(ars_dist d, double x);
 
+/* Vectors. Draw them with ars_sample_vector or ars_draw_vector, and observe them with ars_observe_vector. At most 512
+ * coordinates; the parameters are kept by pointer, like those of a Categorical.
+ *
+ * MultivariateNormal: its mean, and the lower Cholesky factor of its covariance, n x n numbers row by row, with 0 above the
+ * diagonal. Dirichlet: n positive numbers that sum to 1. Each coordinate is a latent of its own, proposed given those before it;
+ * the last one of a Dirichlet follows from the others and is not recorded. */
+ARS_API ars_dist ars_multivariate_normal(const double *mean, const double *cholesky, size_t n);
+ARS_API ars_dist ars_dirichlet(const double *concentration, size_t n);
+
+/* How many values one draw has: n for these two, 1 for all others. */
+ARS_API size_t ars_dimension(ars_dist d);
+
 /* ---- random choices, data, results ---------------------------------------------------------------------------- */
 
 /* A latent: proposed by the controller, recorded under `name`. Names are copied; one site keeps one kind of
  * distribution. Returns the value drawn. */
 ARS_API double ars_sample(const char *name, ars_dist d);
 
+/* n latents of one site in one request to the controller: the values and the records of n calls of ars_sample(name, d[i]), draw
+ * for draw, for a fraction of the waiting. `values` receives them, ars_dimension(d[i]) for each. All d are of one kind. With
+ * n = 0 nothing happens. */
+ARS_API void ars_sample_vector(const char *name, const ars_dist *d, size_t n, double *values);
+
 /* A nuisance: always drawn from the prior, never recorded. */
 ARS_API double ars_draw(ars_dist d);
+/* n of them. */
+ARS_API void ars_draw_vector(const ars_dist *d, size_t n, double *values);
 
 /* Data. With data given: scores it and returns it; else draws it. Calls with the same name in one trace take the
  * elements of the given array in order.

@@ -12,6 +12,7 @@
 #define ARS_HPP
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <cxxabi.h>
@@ -99,6 +100,55 @@ inline double draw(dist d) {
 inline double observe(const char *name, dist d) {
     return ars_observe(name, d);
 }
+
+/* How many values the draws from these distributions have together. */
+inline std::size_t dimension(const dist *d, std::size_t n) {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < n; i++) sum += ars_dimension(d[i]);
+    return sum;
+}
+
+/* Latents of one site in one request; the values of one distribution after another. */
+inline void sample_vector(const char *name, const dist *d, std::size_t n, double *values) {
+    ars_sample_vector(name, d, n, values);
+}
+inline std::vector<double> sample_vector(const char *name, const std::vector<dist> &d) {
+    std::vector<double> values(dimension(d.data(), d.size()));
+    ars_sample_vector(name, d.data(), d.size(), values.data());
+    return values;
+}
+template <std::size_t n> std::vector<double> sample_vector(const char *name, const std::array<dist, n> &d) {
+    std::vector<double> values(dimension(d.data(), n));
+    ars_sample_vector(name, d.data(), n, values.data());
+    return values;
+}
+inline std::vector<double> sample_vector(const char *name, std::initializer_list<dist> d) {
+    std::vector<double> values(dimension(d.begin(), d.size()));
+    ars_sample_vector(name, d.begin(), d.size(), values.data());
+    return values;
+}
+/* One distribution: one draw of each of its dimensions. */
+inline std::vector<double> sample_vector(const char *name, dist d) {
+    std::vector<double> values(ars_dimension(d));
+    ars_sample_vector(name, &d, 1, values.data());
+    return values;
+}
+
+/* The same for nuisances. */
+inline void draw_vector(const dist *d, std::size_t n, double *values) {
+    ars_draw_vector(d, n, values);
+}
+inline std::vector<double> draw_vector(const std::vector<dist> &d) {
+    std::vector<double> values(dimension(d.data(), d.size()));
+    ars_draw_vector(d.data(), d.size(), values.data());
+    return values;
+}
+inline std::vector<double> draw_vector(dist d) {
+    std::vector<double> values(ars_dimension(d));
+    ars_draw_vector(&d, 1, values.data());
+    return values;
+}
+
 /* Data that the program holds; see ars_observe_value. */
 inline double observe(const char *name, dist d, double value) {
     return ars_observe_value(name, d, value);

@@ -131,7 +131,7 @@ static void record_params(struct ars_wire_sample *record, const ars_dist *prior)
     record->n_params = (uint16_t)(size / 8);
 }
 
-static double sample_latent(const char *name, const ars_dist *prior) {
+double ars__sample_latent(const char *name, const ars_dist *prior) {
     struct ars__trace *t = &ars__me.trace;
     uint32_t site_id = ars__site_id(name, ARS_SITE_SAMPLE, prior->kind);
     uint32_t instance = ars__instance_take(site_id);
@@ -168,7 +168,7 @@ static __attribute__((noinline)) double sample(const char *caller, const char *n
     ars__check_parameters(d, "ars_sample", name);
     int kept = errno;
     bool plain = ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P;
-    double value = plain ? ars__dist_sample(d, &ars__me.rng) : sample_latent(name, d);
+    double value = plain ? ars__dist_sample(d, &ars__me.rng) : ars__sample_latent(name, d);
     errno = kept;
     return value;
 }

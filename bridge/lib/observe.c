@@ -11,6 +11,7 @@
 
 #include "api.h"
 #include "data.h"
+#include "dist_vector.h"
 #include "fail.h"
 #include "loops.h"
 #include "sites.h"
@@ -39,9 +40,11 @@ static void add_log_likelihood(const char *what, const char *name, double log_p)
 
 /* A value that no parameters could give is a mistake in the data. One that these parameters cannot give, such as one above
  * the upper end of a Uniform, has likelihood 0: the end may be a latent. */
-static void check_given(const struct observed *o, size_t i, unsigned kind) {
-    const char *must = ars__dist_support(kind, o->data[i]);
-    if (!must) return;
+static void check_given(const struct observed *o, size_t at, const ars_dist *d) {
+    const char *must;
+    const int wrong = ars__vector_support(d, o->data + at, &must);
+    if (wrong < 0) return;
+    const size_t i = at + (size_t)wrong;
     char where[60] = "", *of = "given";
     if (o->held && o->n > 1) snprintf(where, sizeof where, " (element %zu of %zu)", i, o->n);
     if (o->held)
@@ -51,7 +54,7 @@ static void check_given(const struct observed *o, size_t i, unsigned kind) {
     ars__fail(ARS_FAIL_OBSERVATION, 0,
               "the value %.12g%s %s for \"%.80s\" is impossible: the simulator observes it from a %s, whose values are "
               "%s. Correct %s",
-              o->data[i], where, of, o->name, ars__dist_name(kind), must,
+              o->data[i], where, of, o->name, ars__dist_name(d->kind), must,
               o->held ? "the program, or give other data in observe=" : "observe=");
 }
 
@@ -82,7 +85,7 @@ static __attribute__((noinline)) double observe(const char *caller, enum ars__ca
     struct observed o = {what, name, NULL, 1, false};
     if (!alone) o.data = ars__data_take(name, 1, literal, &o.held);
     const bool observed = o.data && !isnan(*o.data);
-    if (observed) check_given(&o, 0, d->kind);
+    if (observed) check_given(&o, 0, d);
     double value = observed ? *o.data : ars__dist_sample(d, &ars__me.rng);
     if (!alone) {
         double log_p = o.data && !observed ? 0 : ars__dist_log_density(d, value);
@@ -123,7 +126,7 @@ static double observe_element(const struct observed *o, const ars_dist *d, size_
                   "%s(\"%.80s\"): %zu of the %zu numbers of a %s were not observed (NaN): observe all of them, or none",
                   o->what, o->name, missing, width, ars__dist_name(d->kind));
     if (o->data && !missing) {
-        for (size_t i = 0; i < width; i++) check_given(o, at + i, d->kind);
+        check_given(o, at, d);
         if (values)
             for (size_t i = 0; i < width; i++) values[at + i] = o->data[at + i];
         return ars__dist_log_density_at(d, o->data + at);
@@ -148,7 +151,7 @@ static void observe_many(const char *caller, enum ars__call call, const char *na
         ars__fail(ARS_FAIL_MISUSE, 0, "%s(\"%.80s\"): %s is NULL, must point to %zu of them", o.what, name,
                   d ? "given" : "d", n);
     for (size_t i = 0; i < n; i++) {
-        ars__check_parameters(&d[i], o.what, name);
+        ars__check_element(d, i, o.what, name);
         o.n += ars__dist_width(&d[i]);
     }
     bool alone = ars__me.role == ARS__ALONE;

@@ -91,6 +91,7 @@ static struct place place(int64_t kind, const double *p, double v) {
         return (struct place){(u - 0.5) * sqrt(12), u};
     }
     case ARS_DIST_NORMAL:
+    case ARS_DIST_MULTIVARIATE_NORMAL:
         return gauss((v - p[0]) / p[1]);
     case ARS_DIST_BERNOULLI:
         return (struct place){2 * v - 1, v};
@@ -103,6 +104,10 @@ static struct place place(int64_t kind, const double *p, double v) {
     case ARS_DIST_BETA: {
         double total = p[0] + p[1], mean = p[0] / total;
         return (struct place){(v - mean) / sqrt(mean * (1 - mean) / (total + 1)), v};
+    }
+    case ARS_DIST_DIRICHLET: {
+        double total = p[0] + p[1], mean = p[0] / total, u = (v - p[2]) / (p[3] - p[2]);
+        return (struct place){(u - mean) / sqrt(mean * (1 - mean) / (total + 1)), u};
     }
     case ARS_DIST_GAMMA: {
         double shape = p[0], x = v * p[1];

@@ -77,9 +77,10 @@ static double normal_width(size_t k) {
 
 static void normal(struct mixture *m, const float *raw, size_t k, unsigned kind, const double *p) {
     double width = normal_width(k), mean = p[0], std = p[1];
+    unsigned component = kind == ARS_DIST_LOGNORMAL ? kind : ARS_DIST_NORMAL;
     for (size_t i = 0; i < k; i++) {
         double start = mean + std * ars__normal_quantile(in_middle(i, k));
-        add_component(m, raw[i], kind, start + std * raw[k + i], scale(raw[2 * k + i], std, width), 0, 0);
+        add_component(m, raw[i], component, start + std * raw[k + i], scale(raw[2 * k + i], std, width), 0, 0);
     }
 }
 
@@ -133,6 +134,7 @@ static double ln_gamma(double x) {
 
 static void beta(struct mixture *m, const float *raw, size_t k, unsigned kind, const double *p) {
     int uniform = kind == ARS_DIST_UNIFORM;
+    const double *ends = uniform ? p : kind == ARS_DIST_DIRICHLET ? p + 2 : NULL;
     double a = uniform ? 1 : p[0], b = uniform ? 1 : p[1], total = a + b;
     double n = fmax((double)k - 1, 0.5) * total / 2, mean = n * a / total;
     double spread = 2.5 * sqrt(mean * b / total * (total + n) / (total + 1));
@@ -145,8 +147,8 @@ static void beta(struct mixture *m, const float *raw, size_t k, unsigned kind, c
         double share = sigmoid(log(j) - log(n - j) + raw[k + i]);
         double count = exp(limit + bounded(log(n) - limit - 2 * (double)raw[2 * k + i], -8, log_sharpest()));
         double c = a + count * share, d = b + count * (1 - share), logit = raw[i] + log_start;
-        if (uniform)
-            add_component(m, logit, ARS_DIST_SCALED_BETA, c, d, p[0], p[1]);
+        if (ends)
+            add_component(m, logit, ARS_DIST_SCALED_BETA, c, d, ends[0], ends[1]);
         else
             add_component(m, logit, ARS_DIST_BETA, c, d, 0, 0);
     }
@@ -221,11 +223,6 @@ static size_t categorical(const float *raw, size_t known, const double *probabil
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-static bool has_head(unsigned kind) {
-    return (kind >= ARS_DIST_UNIFORM && kind <= ARS_DIST_TRUNCATED_NORMAL) || kind == ARS_DIST_NEGATIVE_BINOMIAL ||
-           kind == ARS_DIST_STUDENT_T;
-}
-
 /* Of two sorts of components. */
 static bool is_count(unsigned kind) {
     return kind == ARS_DIST_POISSON || kind == ARS_DIST_BINOMIAL || kind == ARS_DIST_NEGATIVE_BINOMIAL;
@@ -244,7 +241,7 @@ static size_t raw_width_of(const struct ars__head *head) {
 }
 
 size_t ars__proposal_width(const struct ars__head *head, size_t categories) {
-    if (!has_head(head->kind)) return 0;
+    if (!ars__dist_is_prior(head->kind)) return 0;
     if (head->kind == ARS_DIST_CATEGORICAL) return categories;
     if (head->kind == ARS_DIST_BERNOULLI) return 1;
     if (head->components < 1 || head->components >= K_MAX) return 0;
@@ -258,6 +255,7 @@ static size_t mixture(const struct ars__head *head, const float *raw, const doub
     switch (head->kind) {
     case ARS_DIST_UNIFORM:
     case ARS_DIST_BETA:
+    case ARS_DIST_DIRICHLET:
         beta(&m, raw, k, head->kind, prior);
         break;
     case ARS_DIST_GAMMA:

@@ -229,6 +229,24 @@ class StudentT(_Scalars):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class NormalCoordinate(_Scalars):
+    """A coordinate of a MultivariateNormal, given those before it: the prior of such a latent."""
+
+    mean: npt.ArrayLike
+    std: npt.ArrayLike
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DirichletCoordinate(_Scalars):
+    """A coordinate of a Dirichlet, given those before it: the prior of such a latent."""
+
+    a: npt.ArrayLike
+    b: npt.ArrayLike
+    low: npt.ArrayLike
+    high: npt.ArrayLike
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Categorical(Distribution):
     """0 .. k-1 with probabilities p; p has shape (k,), or (rows, k)."""
 
@@ -353,6 +371,8 @@ REGISTRY: Final[Mapping[type[Distribution], Spec]] = MappingProxyType(
         ScaledBeta: Spec(DistKind.SCALED_BETA, lambda d: (d.low, d.high)),
         NegativeBinomial: Spec(DistKind.NEGATIVE_BINOMIAL, lambda d: (0, np.where(d.p < 1, np.inf, 0))),
         StudentT: Spec(DistKind.STUDENT_T, _always(-np.inf, np.inf)),
+        NormalCoordinate: Spec(DistKind.MULTIVARIATE_NORMAL, _always(-np.inf, np.inf)),
+        DirichletCoordinate: Spec(DistKind.DIRICHLET, lambda d: (d.low, d.high)),
         Mixture: Spec(DistKind.MIXTURE, _mixture_support),
         Prior: Spec(DistKind.PRIOR, _always(-np.inf, np.inf)),
     }

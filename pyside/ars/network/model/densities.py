@@ -166,5 +166,7 @@ _DERIVATIVE: Final[Mapping[DistKind, Callable[[Tensor, Tensor], Columns]]] = Map
         DistKind.SCALED_BETA: _scaled_beta,
         DistKind.NEGATIVE_BINOMIAL: _negative_binomial,
         DistKind.STUDENT_T: _student_t,
+        DistKind.MULTIVARIATE_NORMAL: _normal,
+        DistKind.DIRICHLET: _scaled_beta,
     }
 )

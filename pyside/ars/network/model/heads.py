@@ -217,21 +217,23 @@ class _BetaHead(_MixtureHead):
     """Beta(a + k m, b + k (1 - m)): the prior after k observations of which a share m was positive.
 
     At 0 and 1 such a density is never steeper than the prior, and k = 0 is the prior. Started with the k + 1 possible
-    outcomes under their probabilities, the mixture is exactly the prior. A Uniform is a Beta(1, 1) on [low, high].
+    outcomes under their probabilities, the mixture is exactly the prior. A Uniform is a Beta(1, 1) on [low, high], a
+    coordinate of a Dirichlet is a Beta on what the others leave.
     """
 
     def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> Proposal:
         del categories
         logits, shift, sharpen = _split(raw, 3)
         uniform = self.kind is DistKind.UNIFORM
+        ends = {DistKind.UNIFORM: prior[:, 0:2], DistKind.DIRICHLET: prior[:, 2:4]}.get(self.kind)
         a, b = (torch.ones_like(prior[:1, :1]),) * 2 if uniform else (prior[:, 0:1], prior[:, 1:2])
         n, j, log_start = self._start(a, b, settings.components)
         m = torch.sigmoid(torch.log(j) - torch.log(n - j) + shift)
         limit = torch.log(torch.clamp(a + b, min=2.0) / 2)  # sharp priors have sharper posteriors
         k = torch.exp(limit + _bounded(torch.log(n) - limit - 2 * sharpen, -8.0, _LOG_SHARPEST))
         shapes = (a + k * m, b + k * (1 - m))
-        if uniform:
-            component = (DistKind.SCALED_BETA, _params(*shapes, prior[:, 0:1], prior[:, 1:2]))
+        if ends is not None:
+            component = (DistKind.SCALED_BETA, _params(*shapes, ends[:, 0:1], ends[:, 1:2]))
         else:
             component = (DistKind.BETA, _params(*shapes))
         return _mixture(logits + log_start, [component], self.kind, prior, settings.defensive)
@@ -415,5 +417,7 @@ HEADS: Final[Mapping[DistKind, Head]] = MappingProxyType(
         DistKind.TRUNCATED_NORMAL: _TruncatedNormalHead(DistKind.TRUNCATED_NORMAL),
         DistKind.NEGATIVE_BINOMIAL: _CountHead(DistKind.NEGATIVE_BINOMIAL),
         DistKind.STUDENT_T: _StudentTHead(DistKind.STUDENT_T),
+        DistKind.MULTIVARIATE_NORMAL: _NormalHead(DistKind.MULTIVARIATE_NORMAL),
+        DistKind.DIRICHLET: _BetaHead(DistKind.DIRICHLET),
     }
 )
