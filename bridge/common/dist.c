@@ -160,6 +160,14 @@ static int check_truncation(const ars_dist *d, char *text, size_t size) {
         d->a[2], d->a[3], d->a[0]);
 }
 
+/* The mean is a rate, with its limit. A p of 0 would never succeed. */
+static int check_negative_binomial(const ars_dist *d, char *text, size_t size) {
+    double r = d->a[0], p = d->a[1];
+    if (r * (1 - p) <= 1e15 * p) return 0;
+    return wrong(text, size, "NegativeBinomial: r is %.12g and p is %.12g, so the mean r (1 - p) / p is above 1e15", r,
+                 p);
+}
+
 static int check_sum(const char *name, const char *what, double sum, char *text, size_t size) {
     if (fabs(sum - 1) <= 1e-9) return 0;
     return wrong(text, size, "%s: the %s sum to %.12g, must sum to 1", name, what, sum);
@@ -226,6 +234,7 @@ int ars__dist_check(const ars_dist *d, char *text, size_t size) {
                      "them with ars_observe_vector",
                      ars__kinds[d->kind].name, d->n);
     if (check_scalars(d, text, size)) return -1;
+    if (d->kind == ARS_DIST_NEGATIVE_BINOMIAL) return check_negative_binomial(d, text, size);
     return d->kind == ARS_DIST_TRUNCATED_NORMAL ? check_truncation(d, text, size) : 0;
 }
 

@@ -21,7 +21,8 @@ module ars
 
    public :: ars_dist, ars_loop, ars_accepts, ars_accepts_with
    public :: ars_uniform, ars_normal, ars_bernoulli, ars_categorical, ars_poisson, ars_binomial, ars_beta, ars_gamma
-   public :: ars_exponential, ars_weibull, ars_lognormal, ars_truncated_normal
+   public :: ars_exponential, ars_weibull, ars_lognormal, ars_truncated_normal, ars_negative_binomial, ars_student_t
+   public :: ars_log_density
    public :: ars_sample_vector, ars_draw_vector, ars_dimension
    public :: ars_observe_value, ars_observe_vector, ars_observe_values
    public :: ars_given, ars_in_loop
@@ -120,6 +121,21 @@ module ars
       type(ars_dist) function ars_truncated_normal(mean, std, low, high) bind(c, name="ars_truncated_normal")
          import :: ars_dist, c_double
          real(c_double), value :: mean, std, low, high
+      end function
+      !> Failures before r successes, each of probability p; r need not be whole.
+      type(ars_dist) function ars_negative_binomial(r, p) bind(c, name="ars_negative_binomial")
+         import :: ars_dist, c_double
+         real(c_double), value :: r, p
+      end function
+      type(ars_dist) function ars_student_t(df, loc, scale) bind(c, name="ars_student_t")
+         import :: ars_dist, c_double
+         real(c_double), value :: df, loc, scale
+      end function
+      !> The log density or log probability of x.
+      real(c_double) function ars_log_density(d, x) bind(c, name="ars_log_density")
+         import :: ars_dist, c_double
+         type(ars_dist), value :: d
+         real(c_double), value :: x
       end function
       type(ars_dist) function c_categorical(p, k) bind(c, name="ars_categorical")
          import :: ars_dist, c_ptr, c_size_t

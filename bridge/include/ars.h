@@ -83,6 +83,13 @@ ARS_API ars_dist ars_exponential(double rate);
 ARS_API ars_dist ars_weibull(double scale, double shape);
 ARS_API ars_dist ars_lognormal(double mu, double sigma);
 ARS_API ars_dist ars_truncated_normal(double mean, double std, double low, double high); /* of the parent Normal */
+ARS_API ars_dist ars_negative_binomial(double r, double p); /* failures before r successes; r > 0 need not be whole */
+ARS_API ars_dist ars_student_t(double df, double loc, double scale);
+
+/* The log density of x, or the log probability of a discrete value; -INFINITY outside the support, NaN for a NaN. It draws
+ * nothing and records nothing, so it may be called anywhere: in a trace or outside, in a loop or not, by any thread. Wrong
+ * parameters are an error as in the calls below; in a thread or at a time that has no trace, they make it NaN. */
+ARS_API double ars_log_density(ars_dist d, double x);
 
 /* Vectors. Draw them with ars_sample_vector or ars_draw_vector, and observe them with ars_observe_vector. At most 512
  * coordinates; the parameters are kept by pointer, like those of a Categorical.

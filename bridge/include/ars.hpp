@@ -66,6 +66,13 @@ inline dist truncated_normal(double mean, double std, double low, double high) {
     return ars_truncated_normal(mean, std, low, high);
 }
 
+inline dist negative_binomial(double r, double p) {
+    return ars_negative_binomial(r, p);
+}
+inline dist student_t(double df, double loc, double scale) {
+    return ars_student_t(df, loc, scale);
+}
+
 /* A Categorical keeps a pointer to its probabilities. A list or a temporary vector lives until the end of the
  * expression, so use it there: ars::sample("k", ars::categorical({0.2, 0.8})). */
 inline dist categorical(const double *p, std::size_t k) {
@@ -76,6 +83,10 @@ inline dist categorical(const std::vector<double> &p) {
 }
 inline dist categorical(std::initializer_list<double> p) {
     return ars_categorical(p.begin(), p.size());
+}
+
+inline double log_density(dist d, double x) {
+    return ars_log_density(d, x);
 }
 
 /* ---- random choices, data, results ---------------------------------------------------------------------------- */

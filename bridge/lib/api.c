@@ -222,6 +222,19 @@ double ars_draw(ars_dist d) {
     return isnan(drawn) ? draw_nuisance(CALLER(sizeof d), &d) : drawn;
 }
 
+/* Only the thread that runs a trace can fail it. */
+double ars_log_density(ars_dist d, double x) {
+    char why[256];
+    if (ars__dist_check(&d, why, sizeof why) != 0) {
+        if (ars__thread == ARS__STRANGER || !ars__me.in_trace) return NAN;
+        ars__fail(ARS_FAIL_PARAMETER, 0, "ars_log_density: %s", why);
+    }
+    int kept = errno;
+    double log_p = ars__dist_log_density(&d, x);
+    errno = kept;
+    return log_p;
+}
+
 /* ---- results ---------------------------------------------------------------------------------------------------------------- */
 
 static void add_results(const char *name, const double *value, size_t n) {

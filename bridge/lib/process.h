@@ -57,6 +57,10 @@ struct ars__process {
     /* The proposer's state: a number, and how many of the trace's latents it knows. */
     uint64_t state;
     size_t told;
+    /* Proposals in the mailbox that wait for the next draws of a vector, and where they begin and end. */
+    struct ars__waiting {
+        uint32_t n, at, end;
+    } waiting;
     struct ars__trace trace;
     struct ars__loops loops;
     struct ars__scope scope;

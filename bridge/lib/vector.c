@@ -2,10 +2,12 @@
 #include <errno.h>
 
 #include "api.h"
+#include "ask.h"
 #include "dist_vector.h"
 #include "fail.h"
 #include "loops.h"
 #include "process.h"
+#include "sites.h"
 #include "unnamed.h"
 #include "where.h"
 
@@ -21,6 +23,22 @@ static void check_elements(const ars_dist *d, size_t n, const double *values, co
     for (size_t i = 0; i < n; i++) ars__check_element(d, i, what, name);
 }
 
+static void check_one_kind(const ars_dist *d, size_t n, const char *name) {
+    for (size_t i = 1; i < n; i++)
+        if (d[i].kind != d->kind)
+            ars__fail(ARS_FAIL_SITE_CHANGED, 0,
+                      "ars_sample_vector(\"%.80s\"): element 0 is %s and element %zu is %s; a name keeps one kind of "
+                      "distribution",
+                      name, ars__dist_name(d->kind), i, ars__dist_name(d[i].kind));
+}
+
+static void draw_all(const ars_dist *d, size_t n, double *values) {
+    for (size_t i = 0; i < n; i++) {
+        ars__dist_draw(&d[i], &ars__me.rng, values);
+        values += ars__dist_width(&d[i]);
+    }
+}
+
 /* Coordinate by coordinate, each a latent. Returns where the next element's values go. */
 static double *sample_coordinates(const char *name, const ars_dist *d, double *values) {
     ars__drawing drawing;
@@ -33,15 +51,33 @@ static double *sample_coordinates(const char *name, const ars_dist *d, double *v
     return drawing.at < d->n ? values + 1 : values;
 }
 
+static void sample_scalars(uint32_t site_id, const ars_dist *d, size_t n, double *values) {
+    for (size_t i = 0; i < n; i++) {
+        if (!ars__me.waiting.n && i + 1 < n) {
+            uint32_t instance = ars__instance_take(site_id);
+            ars__instance_give_back(site_id);
+            ars__propose_together(site_id, instance, &d[i], n - i);
+        }
+        values[i] = ars__sample_at(site_id, &d[i], false);
+    }
+    ars__forget_waiting();
+}
+
 /* Without a name: one path, so one site, as with n calls of ars_sample(NULL, d[i]) from the same place. */
 static void sample_unnamed(struct ars__call_at at, const char *caller, const ars_dist *d, size_t n, double *values) {
+    if (!n) return;
     check_elements(d, n, values, "ars_sample_vector", "NULL");
-    for (size_t i = 0; i < n; i++) {
-        if (ars__is_vector(&d[i]))
-            ars__fail(ARS_FAIL_MISUSE, 0, "ars_sample_vector(NULL): a draw from a %s needs a name",
-                      ars__dist_name(d[i].kind));
-        values[i] = ars__sample_unnamed(at, caller, &d[i]);
-    }
+    check_one_kind(d, n, "NULL");
+    if (ars__is_vector(d))
+        ars__fail(ARS_FAIL_MISUSE, 0, "ars_sample_vector(NULL): a draw from a %s needs a name",
+                  ars__dist_name(d->kind));
+    const int kept = errno;
+    const uint32_t site_id = ars__unnamed_site(at, caller, d);
+    if (site_id == ARS_NO_SITE)
+        draw_all(d, n, values);
+    else
+        sample_scalars(site_id, d, n, values);
+    errno = kept;
 }
 
 void ars_sample_vector(const char *name, const ars_dist *d, size_t n, double *values) {
@@ -52,18 +88,15 @@ void ars_sample_vector(const char *name, const ars_dist *d, size_t n, double *va
     }
     ars__check_call(ARS__CALLER(0), ARS__CALL_SAMPLE_VECTOR, name);
     check_elements(d, n, values, "ars_sample_vector", name);
+    check_one_kind(d, n, name);
     const bool plain = ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P;
     int kept = errno;
-    for (size_t i = 0; i < n; i++) {
-        if (plain) {
-            ars__dist_draw(&d[i], &ars__me.rng, values);
-            values += ars__dist_width(&d[i]);
-        } else if (ars__is_vector(&d[i])) {
-            values = sample_coordinates(name, &d[i], values);
-        } else {
-            *values++ = ars__sample_latent(name, &d[i]);
-        }
-    }
+    if (plain)
+        draw_all(d, n, values);
+    else if (n && ars__is_vector(d))
+        for (size_t i = 0; i < n; i++) values = sample_coordinates(name, &d[i], values);
+    else
+        sample_scalars(n ? ars__site_id(name, ARS_SITE_SAMPLE, d->kind) : ARS_NO_SITE, d, n, values);
     errno = kept;
 }
 
@@ -71,9 +104,6 @@ void ars_draw_vector(const ars_dist *d, size_t n, double *values) {
     ars__check_call(ARS__CALLER(0), ARS__CALL_DRAW_VECTOR, "nuisance");
     check_elements(d, n, values, "ars_draw_vector", "nuisance");
     int kept = errno;
-    for (size_t i = 0; i < n; i++) {
-        ars__dist_draw(&d[i], &ars__me.rng, values);
-        values += ars__dist_width(&d[i]);
-    }
+    draw_all(d, n, values);
     errno = kept;
 }

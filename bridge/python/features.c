@@ -123,6 +123,14 @@ static struct place place(int64_t kind, const double *p, double v) {
     }
     case ARS_DIST_LOGNORMAL:
         return gauss((log(fmax(v, 1e-300)) - p[0]) / p[1]);
+    case ARS_DIST_NEGATIVE_BINOMIAL: {
+        double mean = p[0] * (1 - p[1]) / p[1];
+        return gauss((v - mean) / sqrt(mean / p[1] + 0.25));
+    }
+    case ARS_DIST_STUDENT_T: {
+        double z = (v - p[1]) / p[2];
+        return (struct place){z, 0.5 + atan(z) / M_PI};
+    }
     case ARS_DIST_TRUNCATED_NORMAL: {
         static const double u[] = {0.15865, 0.5, 0.84135};
         double q[3];
