@@ -1,4 +1,4 @@
-"""Which draws without names are latents, and which are nuisances: rules that the user gives, without touching the simulator.
+"""Which draws without names are latents, and which are nuisances: rules from outside the simulator.
 
 They reach libars in an environment variable, and come after the rules of the program itself (``ars_flat_policy``).
 """
@@ -27,9 +27,7 @@ def checked_rule(pattern: object, policy: object) -> str:
     if policy not in get_args(Policy):
         raise ValueError(f"flat_policy[{pattern!r}] must be 'latent' or 'nuisance', not {policy!r}")
     if odd := [letter for letter in ";\n\0" if letter in pattern]:
-        raise ValueError(
-            f"flat_policy: the pattern {pattern!r} has {odd[0]!r} in it, which no address has; use ? for it"
-        )
+        raise ValueError(f"flat_policy: the pattern {pattern!r} has {odd[0]!r} in it; write ? for that character")
     if len(pattern.encode("utf-8", "surrogatepass")) > native.MAX_NAME:
         raise ValueError(
             f"flat_policy: the pattern {pattern[:40]!r}... is longer than an address can be ({native.MAX_NAME} bytes)"

@@ -79,8 +79,8 @@ class Simulator:
         and are forked elsewhere; always forked; or both, compared bit for bit. The numbers are the same.
     flat_policy : mapping, optional
         Rules for draws without names (``ars_flat``), from patterns to "latent" or "nuisance". A pattern with ``*`` or
-        ``?`` must match the whole address, another one must occur in it. The last rule that matches wins, also over those
-        of the program (default: no rules; a draw without one is a latent).
+        ``?`` must match the whole address, another one must occur in it. The last rule that matches wins, also over
+        those of the program (default: no rules; a draw without one is a latent).
 
     Raises
     ------

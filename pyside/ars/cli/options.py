@@ -125,9 +125,7 @@ def _option_of(limit: Limit) -> dict[str, Any]:
 class _Rule(argparse.Action):
     """Adds to the rules in the order in which they are given: the last one that matches wins."""
 
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
-    ) -> None:
+    def __call__(self, _: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *__: object) -> None:
         rules = dict(getattr(namespace, self.dest) or {})
         rules.pop(values, None)
         setattr(namespace, self.dest, rules | {values: str(self.const)})
