@@ -59,7 +59,8 @@ static inline struct ars__origin ars__origin_here(const void *frame, const void 
 struct ars__step {
     enum { ARS__STEP_NEW, ARS__STEP_CALL, ARS__STEP_BASE, ARS__STEP_FROM, ARS__STEP_REAL, ARS__STEP_ROOT, ARS__STEP_END } kind;
     int32_t offset;
-    uint32_t next; /* BASE, FROM, REAL: the step that follows; ROOT and END: the path */
+    uint32_t next;  /* BASE, FROM, REAL: the step that follows; ROOT and END: the path; CALL: the child for `value`, */
+    uint64_t value; /* the first return address that was found here: most calls have one caller. 0: none yet */
 };
 struct ars__edge {
     uint64_t value;
