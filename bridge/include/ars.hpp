@@ -94,11 +94,11 @@ inline double log_density(dist d, double x) {
 inline double sample(const char *name, dist d) {
     return ars_sample(name, d);
 }
-/* Draws that are named by their call path: see ars_flat in ars.h. */
-inline double sample(dist d) {
+/* Draws that are named by their call path: see ars_flat in ars.h. Always inlined, so that the path ends with the caller. */
+__attribute__((always_inline)) inline double sample(dist d) {
     return ars_sample(nullptr, d);
 }
-inline double flat() {
+__attribute__((always_inline)) inline double flat() {
     return ars_flat();
 }
 inline double draw(dist d) {

@@ -127,10 +127,10 @@ inline const char *label(const std::string &address, const std::string &name, co
     return !name.empty() ? name.c_str() : !address.empty() ? address.c_str() : otherwise;
 }
 
-/* pyprob's tensors of one element are its numbers: they have no dimension here. */
+/* A result. Numbers, and vectors that have one element in every trace, are one value per trace. */
 inline void record(const char *name, const tensor &value) {
-    if (value.size() == 1) {
-        ars_result(name, value.data()[0]);
+    if (value.dimension() < 2) {
+        ars_results(name, value.data(), value.size());
         return;
     }
     const shape_type shape = shape_of(value);
