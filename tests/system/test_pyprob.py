@@ -174,7 +174,7 @@ def test_draws_that_are_replaced_come_from_the_prior(start: Start) -> None:
 def test_in_a_marked_loop_they_are_latents(start: Start) -> None:
     proposals = {"x": ars.TruncatedNormal(0.8, 0.6, -1, 1), "y": ars.TruncatedNormal(0.0, 0.6, -1, 1)}
     post = start("marked").posterior(
-        observe={"obs": 5}, traces=4000, seed=2, proposals=proposals, budget=ars.Budget(M=5, N=5)
+        observe={"obs": 5}, traces=2000, seed=2, proposals=proposals, budget=ars.Budget(M=3, N=3)
     )
     assert set(post.latents) == {"x", "y"}
     assert post.stats["continuations"] > 0

@@ -53,6 +53,9 @@ static void model(void *user) {
     ars_observe_normals("pair", (double[]){at.x, at.y}, (double[]){0.5, 0.7}, 2, seen);
     ars_factor("soft", -0.1 * at.x * at.x);
     ars_result("sum", sum);
+    size_t n_given;
+    const double *given = ars_given("pair", &n_given);
+    ars_result("given", n_given ? given[n_given - 1] : ars_in_loop());
     ars_results("point", (double[]){at.x, at.y, seen[1]}, 3);
     if (ars_standalone() && !ars_in_continuation()) printf("%.15e %.15e\n", sum, y);
 }

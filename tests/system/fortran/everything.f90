@@ -67,6 +67,7 @@ contains
 
    subroutine model()
       real(real64) :: sum, y, seen(2), half
+      real(real64), allocatable :: given(:)
       type(point) :: at
       half = 0.5d0
       sum = ars_sample("n   ", ars_normal(0d0, 1d0))
@@ -87,6 +88,8 @@ contains
       call ars_observe_normals("pair", [at%x, at%y], [0.5d0, 0.7d0], seen)
       call ars_factor("soft", -0.1d0 * at%x * at%x)
       call ars_result("sum", sum)
+      given = [merge(1d0, 0d0, ars_in_loop()), ars_given("pair")]
+      call ars_result("given", given(size(given)))
       call ars_results("point", [at%x, at%y, seen(2)])
       if (ars_in_continuation()) return
       if (ars_standalone()) print '(2es24.15)', sum, y
