@@ -115,6 +115,7 @@ def test_the_wheel_has_what_a_compiler_needs_and_no_executable_but_ars_host(whee
     assert {
         "ars/include/ars.h",
         "ars/include/ars.hpp",
+        *(f"ars/include/ars/{name}" for name in ("reject.hpp",)),
         "ars/lib/libars.a",
         "ars/lib/libars.so",
         "ars/lib/libars.so.0",

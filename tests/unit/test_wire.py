@@ -488,7 +488,7 @@ def columns() -> dict[str, Any]:
     samples["log_p"] = [-1.0, -np.inf, -1.0, 0.0]
     observes = np.zeros(2, dtype=DTYPES["values"])
     observes["site"], observes["n"] = 2, 1
-    results = np.zeros(2, dtype=DTYPES["values"])
+    results = np.zeros(2, dtype=DTYPES["result"])
     results["site"], results["n"] = 3, 2
     loops = np.zeros(4, dtype=DTYPES["loop"])
     loops["site"], loops["parent"], loops["tries"] = 4, [-1, 0, -1, 0], 3
