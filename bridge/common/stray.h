@@ -24,6 +24,7 @@
     X(ARS__CALL_FACTOR, "ars_factor")                                                                                  \
     X(ARS__CALL_RESULT, "ars_result")                                                                                  \
     X(ARS__CALL_RESULTS, "ars_results")                                                                                \
+    X(ARS__CALL_RESULTS_SHAPED, "ars_results_shaped")                                                                  \
     X(ARS__CALL_RS_START, "rs_start")                                                                                  \
     X(ARS__CALL_RS_END, "rs_end")                                                                                      \
     X(ARS__CALL_REJECT, "ars_reject")                                                                                  \

@@ -20,6 +20,7 @@ enum ars_wire_limits {
     ARS_WIRE_MAX_CATEGORIES = 512,
     ARS_WIRE_MAX_COMPONENTS = 64,
     ARS_WIRE_MAX_TOLD = 128,
+    ARS_WIRE_MAX_DIMS = 32, /* axes of a result */
     ARS_WIRE_MAX_MORE = 255,  /* draws that one request asks for besides its first */
     ARS_WIRE_MAX_STEP = 8192, /* bytes of one step request or reply, header included */
     ARS_WIRE_TEXT = 512       /* bytes of a failure's text, terminating zero included */
@@ -222,13 +223,22 @@ struct ars_wire_sample {
     double log_q;
 };
 
-/* Observes and results: n doubles in the values column (observes of a posterior run: 0, the values are the given ones).
+/* Observes: n doubles in the values column (0 in a posterior run: the values are the given ones).
  * The values of one trace come in this order: observes,
  * results, prior parameters of samples, prior parameters of rejected samples. */
 struct ars_wire_values {
     uint32_t site_id;
     uint32_t n;
-    double log_p; /* observes: the log density of these values; results: 0 */
+    double log_p; /* of these values */
+};
+
+/* A result. One with a shape begins, in the values column, with the lengths of its n_dims axes; their product is the number of
+ * doubles that follow. n counts both. */
+struct ars_wire_result {
+    uint32_t site_id;
+    uint32_t n;
+    uint32_t n_dims; /* 0: no shape, n numbers in a row */
+    uint32_t reserved;
 };
 
 /* How the acceptance of a loop's entry was estimated. */
@@ -354,6 +364,7 @@ _Static_assert(sizeof(struct ars_wire_reply) == 24, "reply");
 _Static_assert(sizeof(struct ars_wire_trace) == 64, "trace");
 _Static_assert(sizeof(struct ars_wire_sample) == 40, "sample");
 _Static_assert(sizeof(struct ars_wire_values) == 16, "values");
+_Static_assert(sizeof(struct ars_wire_result) == 16, "result");
 _Static_assert(sizeof(struct ars_wire_loop) == 120, "loop");
 _Static_assert(sizeof(struct ars_wire_try) == 32, "try");
 _Static_assert(sizeof(struct ars_wire_failure) == 536, "failure");

@@ -28,6 +28,7 @@ module ars
    public :: ars_given, ars_in_loop
    public :: ars_flat, ars_scope_push, ars_scope_pop, ars_flat_policy, ars_latent, ars_nuisance
    public :: ars_sample, ars_draw, ars_observe, ars_observe_normals, ars_factor, ars_result, ars_results
+   public :: ars_results_shaped
    public :: ars_run, ars_next_trace, ars_in_continuation, ars_standalone, ars_version
    public :: ars_loop_try, ars_loop_accept, ars_loop_abandon, ars_reject
 
@@ -242,6 +243,13 @@ module ars
          character(kind=c_char), intent(in) :: name(*)
          real(c_double), value :: log_likelihood
       end subroutine
+      subroutine c_results_shaped(name, values, shape, n_dims) bind(c, name="ars_results_shaped")
+         import :: c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         real(c_double), intent(in) :: values(*)
+         integer(c_size_t), intent(in) :: shape(*)
+         integer(c_size_t), value :: n_dims
+      end subroutine
       subroutine c_results(name, values, n) bind(c, name="ars_results")
          import :: c_char, c_double, c_size_t
          character(kind=c_char), intent(in) :: name(*)
@@ -428,10 +436,11 @@ contains
       character(*), intent(in) :: name
       type(ars_dist), intent(in) :: d(:)
       real(c_double), intent(out), optional :: observed(:)
-      real(c_double) :: drawn(size(d))
+      real(c_double), allocatable :: drawn(:)
+      allocate (drawn(total_dimension(d)))
       call c_observe_vector(c_name(name), d, size(d, kind=c_size_t), drawn)
       if (.not. present(observed)) return
-      if (size(observed) /= size(d)) error stop "ars_observe_vector: d and observed must have the same size"
+      if (size(observed) /= size(drawn)) error stop "ars_observe_vector: observed must have a place for every number of d"
       observed = drawn
    end subroutine
 
@@ -441,11 +450,12 @@ contains
       type(ars_dist), intent(in) :: d(:)
       real(c_double), intent(in) :: given(:)
       real(c_double), intent(out), optional :: observed(:)
-      real(c_double) :: drawn(size(d))
-      if (size(given) /= size(d)) error stop "ars_observe_values: d and given must have the same size"
+      real(c_double), allocatable :: drawn(:)
+      if (size(given) /= total_dimension(d)) error stop "ars_observe_values: given must have every number of d"
+      allocate (drawn(size(given)))
       call c_observe_values(c_name(name), d, size(d, kind=c_size_t), given, drawn)
       if (.not. present(observed)) return
-      if (size(observed) /= size(d)) error stop "ars_observe_values: d and observed must have the same size"
+      if (size(observed) /= size(drawn)) error stop "ars_observe_values: observed must have a place for every number of d"
       observed = drawn
    end subroutine
 
@@ -482,6 +492,27 @@ contains
       character(*), intent(in) :: name
       real(c_double), intent(in) :: values(:)
       call c_results(c_name(name), values, size(values, kind=c_size_t))
+   end subroutine
+
+   !> The same for an array of several axes: call ars_results_shaped("h", reshape(h, [size(h)]), shape(h)). The first
+   !> index runs fastest, as Fortran has it; Python sees the axes in the same order.
+   subroutine ars_results_shaped(name, values, axes)
+      character(*), intent(in) :: name
+      real(c_double), intent(in) :: values(:)
+      integer, intent(in) :: axes(:)
+      real(c_double) :: turned(size(values))
+      integer :: i, k, rest, at
+      if (product(axes) /= size(values)) error stop "ars_results_shaped: values must have product(axes) elements"
+      do i = 1, size(values)
+         rest = i - 1
+         at = 0
+         do k = 1, size(axes)
+            at = at + mod(rest, axes(k)) * product(axes(k + 1:))
+            rest = rest / axes(k)
+         end do
+         turned(at + 1) = values(i)
+      end do
+      call c_results_shaped(c_name(name), turned, int(axes, c_size_t), size(axes, kind=c_size_t))
    end subroutine
 
    !> Runs the model, a subroutine without arguments, once per trace.

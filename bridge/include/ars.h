@@ -192,6 +192,11 @@ ARS_API void ars_factor(const char *name, double log_likelihood);
 ARS_API void ars_result(const char *name, double value);
 ARS_API void ars_results(const char *name, const double *value, size_t n);
 
+/* The same for an array of n_dims axes, at most 32, whose lengths are in `shape`; elements lie row by row, as in C. The shape
+ * may differ from trace to trace: arrays of equally many axes are padded with NaN up to the longest axes. Without axes it is one
+ * number. */
+ARS_API void ars_results_shaped(const char *name, const double *value, const size_t *shape, size_t n_dims);
+
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
 /* For a model that is a function: runs it once per trace. Returns the program's exit code. */

@@ -237,23 +237,42 @@ double ars_log_density(ars_dist d, double x) {
 
 /* ---- results ---------------------------------------------------------------------------------------------------------------- */
 
-static void add_results(const char *name, const double *value, size_t n) {
+/* `axes`: the lengths of n_dims axes, as doubles, which come before the n values. */
+static void add_results(const char *name, const double *value, size_t n, const double *axes, size_t n_dims) {
     if (ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P) return;
     for (size_t i = 0; i < n; i++)
         if (isnan(value[i])) ars__fail(ARS_FAIL_NAN, 0, "the result \"%.80s\" is NaN (element %zu of %zu)", name, i, n);
     int kept = errno;
-    struct ars_wire_values record = {ars__site_id(name, ARS_SITE_RESULT, 0), (uint32_t)n, 0};
+    struct ars_wire_result record = {ars__site_id(name, ARS_SITE_RESULT, 0), (uint32_t)(n + n_dims), (uint32_t)n_dims,
+                                     0};
     ars__buffer_add(&ars__me.trace.results, &record, sizeof record);
+    if (n_dims) ars__buffer_add(&ars__me.trace.resulted, axes, n_dims * sizeof *axes);
     ars__buffer_add(&ars__me.trace.resulted, value, n * sizeof *value);
     errno = kept;
 }
 
 void ars_result(const char *name, double value) {
     ars__check_call(CALLER(0), ARS__CALL_RESULT, name);
-    add_results(name, &value, 1);
+    add_results(name, &value, 1, NULL, 0);
 }
 
 void ars_results(const char *name, const double *value, size_t n) {
     ars__check_call(CALLER(0), ARS__CALL_RESULTS, name);
-    add_results(name, value, n);
+    add_results(name, value, n, NULL, 0);
+}
+
+void ars_results_shaped(const char *name, const double *value, const size_t *shape, size_t n_dims) {
+    ars__check_call(CALLER(0), ARS__CALL_RESULTS_SHAPED, name);
+    double axes[ARS_WIRE_MAX_DIMS], product = 1;
+    if (n_dims > ARS_WIRE_MAX_DIMS)
+        ars__fail(ARS_FAIL_LIMIT, 0, "ars_results_shaped(\"%.80s\"): %zu axes, at most %d are allowed", name, n_dims,
+                  (int)ARS_WIRE_MAX_DIMS);
+    if (n_dims && !shape)
+        ars__fail(ARS_FAIL_MISUSE, 0, "ars_results_shaped(\"%.80s\"): shape is NULL, must point to %zu lengths", name,
+                  n_dims);
+    for (size_t i = 0; i < n_dims; i++) product *= axes[i] = (double)shape[i];
+    if (product > ARS__MAX_RECORD)
+        ars__fail(ARS_FAIL_LIMIT, 0, "ars_results_shaped(\"%.80s\"): the shape has %g elements, a trace has room for %d",
+                  name, product, (int)(ARS__MAX_RECORD / sizeof(double)));
+    add_results(name, value, (size_t)product, axes, n_dims);
 }

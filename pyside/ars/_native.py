@@ -29,6 +29,7 @@ MAX_SITES: Final[int] = lib.ARS_WIRE_MAX_SITES
 MAX_CATEGORIES: Final[int] = lib.ARS_WIRE_MAX_CATEGORIES
 MAX_COMPONENTS: Final[int] = lib.ARS_WIRE_MAX_COMPONENTS
 MAX_TOLD: Final[int] = lib.ARS_WIRE_MAX_TOLD
+MAX_DIMS: Final[int] = lib.ARS_WIRE_MAX_DIMS
 MAX_STEP: Final[int] = lib.ARS_WIRE_MAX_STEP
 MAX_TEXT: Final[int] = lib.ARS_WIRE_TEXT
 NO_SITE: Final[int] = lib.ARS_NO_SITE

@@ -108,9 +108,9 @@ def test_install_holds_what_it_should_and_nothing_else(prefix: Path) -> None:
     assert stripped - package - (fortran if FORTRAN else set()) == {
         "include/ars.h",
         "include/ars.hpp",
+        *(f"include/ars/{name}" for name in ("pyprob_cpp.hpp", "reject.hpp")),
         "include/ars/compat/pyprob_cpp/pyprob_cpp.h",
         "include/ars/detail/pyprob_tensors.hpp",
-        "include/ars/pyprob_cpp.hpp",
         "lib/libars.a",
         "lib/libars.so",
         "lib/libars.so.0",

@@ -116,9 +116,9 @@ def test_the_wheel_has_what_a_compiler_needs_and_no_executable_but_ars_host(whee
     assert {
         "ars/include/ars.h",
         "ars/include/ars.hpp",
+        *(f"ars/include/ars/{name}" for name in ("pyprob_cpp.hpp", "reject.hpp")),
         "ars/include/ars/compat/pyprob_cpp/pyprob_cpp.h",
         "ars/include/ars/detail/pyprob_tensors.hpp",
-        "ars/include/ars/pyprob_cpp.hpp",
         "ars/lib/libars.a",
         "ars/lib/libars.so",
         "ars/lib/libars.so.0",

@@ -116,7 +116,7 @@ def pack(traces: list[Trace]) -> Columns:
         "traces": "trace",
         "samples": "sample",
         "observes": "values",
-        "results": "values",
+        "results": "result",
         "loops": "loop",
         "failures": "failure",
         "tries": "try",
