@@ -26,7 +26,7 @@
 
 #include <unistd.h>
 
-#include "detail/pyprob_tensors.hpp"
+#include <ars/detail/pyprob_tensors.hpp>
 
 /* Calls that a program makes stay calls: the call path of an unnamed draw then has the program's own functions in it, in the
  * same order whatever the optimiser does. Names in this namespace are left out of the path. */

@@ -26,7 +26,7 @@
 #include <xtensor/xarray.hpp>
 #include <xtensor/xio.hpp>
 
-#include "../../ars.h"
+#include <ars.h>
 
 /* As the value of an observation: the program has none. */
 #define NONE_VALUE 17081023.17081023f
