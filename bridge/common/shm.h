@@ -66,7 +66,7 @@ enum ars__question {
 
 struct ars__path_question {
     uint32_t n_frames;
-    uint32_t reserved;
+    uint32_t has_model; /* 1: the last of them is no return address, but the function that ars_main calls */
 };
 struct ars__path_frame {
     uint64_t offset;    /* of a return address in its module, as the linker gave it */
