@@ -7,11 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from build_helpers import COMPILERS, CXX, INCLUDE, ROOT, WARNINGS, Builder, Variant
+from build_helpers import CXX, INCLUDE, ROOT, WARNINGS, Builder, Variant
+from scipy.stats import norm
 
 SOURCES = Path(__file__).resolve().parent / "unnamed"
 SIGMA = 0.1
-PATH = "run|one>one_event#1>Generator::next#1>"
+NEXT = "run|one>model#1>one_event#1>Generator::next#1>Generator::"
+ENERGY = NEXT + "energy#1>Generator::flat#1>ArsEngine::flat#1"
+ANGLE = "decay/" + NEXT + "decay#1>Generator::flat#1>ArsEngine::flat#1"
+OTHER = "decay/" + NEXT + "decay#2>Generator::flat#1>ArsEngine::flat#1"
+EXTRA = "model#1>one_event#1:Normal"
 
 
 def build(builder: Builder, compiler: str, *flags: str) -> Path:
@@ -23,7 +28,17 @@ def build_library(folder: Path, compiler: str, *flags: str) -> Path:
     """The generator as a shared library."""
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / "libgenerator.so"
-    words = [CXX[compiler], "-std=c++11", *WARNINGS, *flags, "-fPIC", "-shared", SOURCES / "generator.cpp", "-o", library]
+    words = [
+        CXX[compiler],
+        "-std=c++11",
+        *WARNINGS,
+        *flags,
+        "-fPIC",
+        "-shared",
+        SOURCES / "generator.cpp",
+        "-o",
+        library,
+    ]
     subprocess.run([str(word) for word in words], check=True)
     return library
 
@@ -44,10 +59,5 @@ def log_evidence(y: float) -> float:
     n = 4000
     grid = (np.arange(n) + 0.5) / n
     density = 4 / np.pi * np.sqrt(1 - grid**2)
-    from scipy.stats import norm
-
     inner = norm.cdf((1 + grid - y) / SIGMA) - norm.cdf((grid - y) / SIGMA)  # over the energy
     return float(np.log(np.mean(density * inner)))
-
-
-__all__ = ["COMPILERS", "PATH", "SIGMA", "SOURCES", "build", "build_library", "build_main", "log_evidence"]

@@ -4,7 +4,7 @@
 #include <alloca.h>
 
 double Generator::energy() {
-    return flat();
+    return 1 - flat();
 }
 
 /* Uniform in a quarter of a disc: the angle has density 4 / pi * sqrt(1 - a * a). */

@@ -16,7 +16,11 @@ namespace {
 
 class ArsEngine : public Engine {
   public:
-    double flat() override { return ars_flat(); }
+    double flat() override {
+        double u = ars_flat();
+        if (!(u > 0 && u < 1)) std::abort();
+        return u;
+    }
 };
 
 ars_loop loop = ARS_LOOP("decay");
