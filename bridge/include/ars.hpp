@@ -101,7 +101,9 @@ inline double sample(const char *name, dist d) {
 }
 /* Draws that are named by their call path: see ars_flat in ars.h. Always inlined, so that the path ends with the caller. */
 __attribute__((always_inline)) inline double sample(dist d) {
-    return ars_sample(nullptr, d);
+    double drawn = ars_sample(nullptr, d);
+    __asm__ volatile(""); /* no tail call: the path has the caller's frame in it */
+    return drawn;
 }
 __attribute__((always_inline)) inline double flat() {
     return ars_flat();
