@@ -20,7 +20,7 @@ enum ars_wire_limits {
     ARS_WIRE_MAX_CATEGORIES = 512,
     ARS_WIRE_MAX_COMPONENTS = 64,
     ARS_WIRE_MAX_TOLD = 128,
-    ARS_WIRE_MAX_DIMS = 32, /* axes of a result */
+    ARS_WIRE_MAX_DIMS = 32,   /* axes of a result */
     ARS_WIRE_MAX_MORE = 255,  /* draws that one request asks for besides its first */
     ARS_WIRE_MAX_STEP = 8192, /* bytes of one step request or reply, header included */
     ARS_WIRE_TEXT = 512       /* bytes of a failure's text, terminating zero included */

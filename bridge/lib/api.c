@@ -272,7 +272,8 @@ void ars_results_shaped(const char *name, const double *value, const size_t *sha
                   n_dims);
     for (size_t i = 0; i < n_dims; i++) product *= axes[i] = (double)shape[i];
     if (product > ARS__MAX_RECORD)
-        ars__fail(ARS_FAIL_LIMIT, 0, "ars_results_shaped(\"%.80s\"): the shape has %g elements, a trace has room for %d",
-                  name, product, (int)(ARS__MAX_RECORD / sizeof(double)));
+        ars__fail(ARS_FAIL_LIMIT, 0,
+                  "ars_results_shaped(\"%.80s\"): the shape has %g elements, a trace has room for %d", name, product,
+                  (int)(ARS__MAX_RECORD / sizeof(double)));
     add_results(name, value, (size_t)product, axes, n_dims);
 }

@@ -49,8 +49,8 @@ Booleans: TypeAlias = npt.NDArray[np.bool_]
 Axes: TypeAlias = tuple[int, ...] | None  # of a result; None: it has no shape
 
 # "x", "loop/x" (an address), "x[2]" or ("x", 2): the instance that is third to be drawn in its trace. "v[2]" is the
-# third element of a vector that no trace has twice, "v[1][2]" or ("v", 1, 2) that of the second instance. "h[2,0]" is an
-# element of a result with two axes.
+# third element of a vector that no trace has twice, "v[1][2]" or ("v", 1, 2) that of the second instance. "h[2,0]" is
+# an element of a result with two axes.
 Key: TypeAlias = str | tuple[str, int] | tuple[str, int, int]
 
 

@@ -236,7 +236,9 @@ def shaped_columns(
     n = len(axes) + elements
     numbers = [0.1, 7.0, *axes, *map(float, range(elements)), 8.0, 9.0, 0.0, 1.0, -1.0, 1.0]
     columns = good_columns()
-    columns[0] = trace(5, n_samples=2, n_observes=1, n_results=3, n_loops=1, n_values=len(numbers)) + trace(6, failure=1)
+    columns[0] = trace(5, n_samples=2, n_observes=1, n_results=3, n_loops=1, n_values=len(numbers)) + trace(
+        6, failure=1
+    )
     columns[3] = result(3, 1) + result(3, n, n_dims, reserved) + result(3, 2)
     columns[5] = struct.pack(f"<{len(numbers)}d", *numbers)
     return columns
