@@ -11,13 +11,13 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from build_helpers import COMPILERS, CXX, INCLUDE, Builder, Variant
+from build_helpers import COMPILERS, CXX, INCLUDE, ROOT, Builder, Variant
 from scipy import stats
 
 import ars
@@ -39,12 +39,12 @@ def has_xtensor() -> bool:
     return subprocess.run(command, input=source, capture_output=True, text=True, check=False).returncode == 0
 
 
-def build(folder: Path, variant: Variant) -> Path:
+def build(folder: Path, variant: Variant, sources: Sequence[Path] = SOURCES) -> Path:
     if variant.compiler not in COMPILERS:
         pytest.skip(f"{variant.compiler} is not installed")
     if not has_xtensor():
         pytest.skip("xtensor is not installed (Debian: libxtensor-dev)")
-    return Builder(folder).program(SOURCES, variant)
+    return Builder(folder).program(sources, variant)
 
 
 @pytest.fixture(scope="module")
@@ -328,3 +328,31 @@ def test_at_a_terminal_it_says_how_to_infer(program: Path) -> None:
         command, env={"PATH": os.environ["PATH"]}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
     )
     assert "one of many: no controller" in done.stdout and "ars infer" in done.stdout
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "pyprob-cpp.md").read_text()
+    (whole, loop), (code,) = (
+        re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) for language in ("cpp", "python")
+    )
+    source = tmp_path / "gum.cpp"
+    source.write_text(whole)
+    (tmp_path / "gum").symlink_to(
+        build(tmp_path / "built", Variant("gcc", ("-std=c++17", "-O0", *FLAGS[1:])), [source])
+    )
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "docs/pyprob-cpp.md", "exec"), {})
+    mean, result = map(float, capsys.readouterr().out.splitlines()[-1].split())
+    assert mean == result
+    assert abs(mean - exact_mean([8, 9])) < 0.3  # 20,000 draws from the prior, some 600 of which count
+    assert all(f"`{name}`" in page for name in dir_of_distributions())
+    assert "rs_start();" in loop and "rs_end();" in loop
+
+
+def dir_of_distributions() -> list[str]:
+    header = (INCLUDE / "ars" / "pyprob_cpp.hpp").read_text()
+    return re.findall(r"^class (\w+) : public (?:libars_detail::elementwise<|Distribution )", header, re.MULTILINE)
