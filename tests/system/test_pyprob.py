@@ -30,7 +30,7 @@ CLANG = Variant("clang", ("-std=c++20", *FLAGS))
 ADDRESS = "ipc://@ars_pyprob_test"  # which nobody binds
 Start = Callable[..., ars.Simulator]
 
-pytestmark = [pytest.mark.compiler, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.compiler, pytest.mark.timeout(600)]
 
 
 def has_xtensor() -> bool:
