@@ -6,6 +6,7 @@ becomes of each call.
 
 from __future__ import annotations
 
+import fcntl
 import math
 import os
 import re
@@ -49,7 +50,16 @@ def build(folder: Path, variant: Variant, sources: Sequence[Path] = SOURCES) -> 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("pyprob"), GCC)
+    """Compiled by the first worker of pytest that wants it, for all of them."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    made = folder / "pyprob_models"
+    with (folder / "pyprob_models.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            made.symlink_to(build(folder / "pyprob_models.built", GCC))
+    return made
 
 
 @pytest.fixture
