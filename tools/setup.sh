@@ -2,7 +2,7 @@
 # setup.sh build|test: makes sure that this machine has what the Makefile needs, and installs what is missing with
 # apt-get. Prints nothing and changes nothing when all is there.
 #   build   compilers, CMake, libzmq, Python with venv and headers
-#   test    the above, and Clang with its AddressSanitizer, lld, clang-format and gfortran
+#   test    the above, and Clang with its AddressSanitizer, lld, clang-format, gfortran and xtensor
 set -eu
 purpose=${1:-build}
 PYTHON=${PYTHON:-python3}
@@ -50,6 +50,7 @@ find_missing() {
             missing libclang-rt-dev "Clang's AddressSanitizer"
         fi
         have gfortran || missing gfortran 'a Fortran compiler'
+        [ -e /usr/include/xtensor/xarray.hpp ] || missing libxtensor-dev 'xtensor, for sources written for pyprob_cpp'
         have ld.lld || missing lld 'the linker lld, for link-time optimisation with Clang'
         have clang-format || missing clang-format 'clang-format'
     fi

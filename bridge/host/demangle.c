@@ -357,7 +357,7 @@ static bool starts(const char *text, const char *with) {
 }
 
 bool host_name_is_ours(const char *name) {
-    return starts(name, "ars_") || starts(name, "ars::");
+    return starts(name, "ars_") || starts(name, "ars::") || starts(name, "pyprob_cpp::");
 }
 
 bool host_name_is_draw(const char *name) {

@@ -17,7 +17,7 @@
  * A tail call leaves no frame. It shows as a call whose target is not the function of the next frame; if the target jumps to
  * that function, or to one that does, it is put back.
  *
- * Functions of libars and all that is outside main are left out: the path ends at the function that draws. Of a chain of functions
+ * Functions of libars (and of its pyprob_cpp.h) and all that is outside main are left out: the path ends at the function that draws. Of a chain of functions
  * of the standard library only the first is shown, without a number, because the others differ between its versions. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,6 +177,33 @@ static bool in_libc(const struct step *step) {
     return false;
 }
 
+/* Recursion shows as the same call of the same function again, deeper or inlined into itself. What is between the two is left
+ * out, so that a descent of any depth has few paths. libars does the same with return addresses, innermost first. */
+static void fold(struct path *path) {
+    size_t n = 0;
+    for (size_t i = 0; i < path->n; i++) {
+        const struct host_level *level = &path->steps[i].level;
+        size_t same = 0;
+        while (same < n && (!level->line || path->steps[same].level.function != level->function ||
+                            path->steps[same].level.line != level->line ||
+                            path->steps[same].level.column != level->column))
+            same++;
+        if (same == n) path->steps[n++] = path->steps[i];
+        else n = same + 1;
+    }
+    path->n = n;
+}
+
+/* A model that ends with a call has left no frame, but it is known which function libars has called. */
+static void add_model(struct path *path, const struct host_frame *model) {
+    struct host_module *m = module_of(model->module);
+    const struct host_symbol *symbol = m->readable ? host_elf_symbol(&m->elf, model->offset) : NULL;
+    if (!symbol || !path->n) return;
+    const struct host_level *outer = &path->steps[path->n - 1].level;
+    struct callee callee = {outer->function->name, outer->is_virtual, false};
+    if (!host_same_name(symbol->name, callee.name)) add_tails(path, m, symbol->name, &callee);
+}
+
 /* The steps that count: up to main, or to the function that the C library started. */
 static size_t outermost(const struct path *path) {
     size_t end = path->n;
@@ -211,9 +238,16 @@ static void shorten(struct buffer *whole, char *text, size_t size) {
 }
 
 enum host_names_quality host_names_of_path(const struct host_frame *frames, size_t n, char *text, size_t size) {
+    return host_names_in_model(NULL, frames, n, text, size);
+}
+
+enum host_names_quality host_names_in_model(const struct host_frame *model, const struct host_frame *frames, size_t n,
+                                            char *text, size_t size) {
     struct path *path = host_grow(NULL, sizeof *path);
     path->n = 0, path->in_part = false;
     for (size_t i = 0; i < n && path->n < MOST_LEVELS; i++) add_frame(path, &frames[i]);
+    if (model) add_model(path, model);
+    fold(path);
     enum host_names_quality quality = HOST_NAMES_DEBUG;
     struct buffer whole = {0};
     bool standard = false;

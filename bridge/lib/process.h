@@ -17,7 +17,9 @@
 #include "handles.h"
 #include "kept.h"
 #include "loops.h"
+#include "policy.h"
 #include "role.h"
+#include "scopes.h"
 #include "shm.h"
 #include "sites.h"
 #include "snapshot.h"
@@ -54,8 +56,13 @@ struct ars__process {
     /* The proposer's state: a number, and how many of the trace's latents it knows. */
     uint64_t state;
     size_t told;
+    /* Proposals in the mailbox that wait for the next draws of a vector, and where they begin and end. */
+    struct ars__waiting {
+        uint32_t n, at, end;
+    } waiting;
     struct ars__trace trace;
     struct ars__loops loops;
+    struct ars__scope scope;
 
     struct ars__snapshot *snapshot; /* in a snapshot and its continuations; NULL in a continuation in place */
     size_t root;                    /* depth of the loop that is being estimated; 0: none */
@@ -72,6 +79,7 @@ struct ars__process {
     atomic_bool is_owned; /* by a thread */
     struct ars__alive alive;
     struct ars__marks marks;
+    struct ars__policy policy;
     struct ars__handle_names handle_names;
     struct ars__site_table sites;
     struct ars__data data;

@@ -91,6 +91,7 @@ static struct place place(int64_t kind, const double *p, double v) {
         return (struct place){(u - 0.5) * sqrt(12), u};
     }
     case ARS_DIST_NORMAL:
+    case ARS_DIST_MULTIVARIATE_NORMAL:
         return gauss((v - p[0]) / p[1]);
     case ARS_DIST_BERNOULLI:
         return (struct place){2 * v - 1, v};
@@ -103,6 +104,10 @@ static struct place place(int64_t kind, const double *p, double v) {
     case ARS_DIST_BETA: {
         double total = p[0] + p[1], mean = p[0] / total;
         return (struct place){(v - mean) / sqrt(mean * (1 - mean) / (total + 1)), v};
+    }
+    case ARS_DIST_DIRICHLET: {
+        double total = p[0] + p[1], mean = p[0] / total, u = (v - p[2]) / (p[3] - p[2]);
+        return (struct place){(u - mean) / sqrt(mean * (1 - mean) / (total + 1)), u};
     }
     case ARS_DIST_GAMMA: {
         double shape = p[0], x = v * p[1];
@@ -118,6 +123,14 @@ static struct place place(int64_t kind, const double *p, double v) {
     }
     case ARS_DIST_LOGNORMAL:
         return gauss((log(fmax(v, 1e-300)) - p[0]) / p[1]);
+    case ARS_DIST_NEGATIVE_BINOMIAL: {
+        double mean = p[0] * (1 - p[1]) / p[1];
+        return gauss((v - mean) / sqrt(mean / p[1] + 0.25));
+    }
+    case ARS_DIST_STUDENT_T: {
+        double z = (v - p[1]) / p[2];
+        return (struct place){z, 0.5 + atan(z) / M_PI};
+    }
     case ARS_DIST_TRUNCATED_NORMAL: {
         static const double u[] = {0.15865, 0.5, 0.84135};
         double q[3];

@@ -72,7 +72,7 @@ def test_bad_settings_are_refused(launch: Launch, setting: dict[str, str], expec
 def test_help_and_version(programs: tuple[Path, Path]) -> None:
     host = str(programs[1])
     assert "--zygote-pid" in subprocess.run([host, "--help"], capture_output=True, text=True, check=True).stdout
-    assert "protocol 4" in subprocess.run([host, "--version"], capture_output=True, text=True, check=True).stdout
+    assert "protocol 5" in subprocess.run([host, "--version"], capture_output=True, text=True, check=True).stdout
     assert subprocess.run([host, "--workers", "0"], capture_output=True).returncode == 2
 
 

@@ -81,7 +81,7 @@ def test_recording_and_training_on_it(csim: Callable[[str], str], tmp_path: Path
         (["train", "EXE", "--out", "missing/net"], 1, "cannot be written"),
         (["train", "EXE", "--traces", "100", "--shape", "y=2x2", "--workers", "2"], 1, "does not hold its 1 numbers"),
         (["train", "missing"], 1, "missing"),
-        (["infer", "EXE"], 2, "no data"),
+        (["infer", "EXE"], 1, "no data were given"),
         (["infer", "EXE", "--observe", "y=inf", "--workers", "2"], 2, "infinite"),
         (["infer", "EXE", "--observe", "y=1", "--network", "missing"], 1, "cannot be read"),
         (["infer", "EXE", "--observe-file", "data.txt"], 2, r"must end in .json or .npz"),

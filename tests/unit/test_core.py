@@ -36,6 +36,8 @@ PRIORS: dict[DistKind, tuple[float, ...]] = {
     DistKind.WEIBULL: (1, 1.5),
     DistKind.LOGNORMAL: (0, 1),
     DistKind.TRUNCATED_NORMAL: (0, 1, 0, np.inf),
+    DistKind.NEGATIVE_BINOMIAL: (3.5, 0.4),
+    DistKind.STUDENT_T: (4, 1, 2),
 }
 
 
@@ -263,7 +265,7 @@ def test_growing_keeps_old_outputs() -> None:
         assert torch.equal(network.log_probs(batch), before)
     network.loss(make_batch(grown, [10, 4], seed=2)).backward()
     assert network.sites.weight.grad is not None
-    assert network.sites.weight.grad.shape == (14, SMALL.site_dim)
+    assert network.sites.weight.grad.shape == (16, SMALL.site_dim)
 
 
 def test_growing_categories_keeps_what_is_known() -> None:
