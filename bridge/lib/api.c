@@ -145,8 +145,8 @@ static void record_params(struct ars_wire_sample *record, const ars_dist *prior)
 _Noreturn static void fail_draw(uint32_t site_id, double value, double log_p, double log_q) {
     int n;
     const char *address = ars__site_address(site_id, &n);
-    ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.*s\"): the draw is %g with log p = %g and log q = %g",
-              n > 200 ? 200 : n, address, value, log_p, log_q);
+    ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.*s\"): the draw is %g with log p = %g and log q = %g", n > 200 ? 200 : n,
+              address, value, log_p, log_q);
 }
 
 double ars__sample_at(uint32_t site_id, const ars_dist *prior, bool inside) {
@@ -163,8 +163,7 @@ double ars__sample_at(uint32_t site_id, const ars_dist *prior, bool inside) {
     /* A continuation keeps the ratio only, and where the prior proposes that is 1 whatever the density. */
     double log_p = is_prior && ars__continuing() ? 0 : ars__dist_log_density(prior, value);
     double log_q = is_prior ? log_p : given ? 0 : ars__dist_log_density(&proposal, value);
-    if (!isfinite(value) || !isfinite(log_q) || isnan(log_p))
-        fail_draw(site_id, value, log_p, log_q);
+    if (!isfinite(value) || !isfinite(log_q) || isnan(log_p)) fail_draw(site_id, value, log_p, log_q);
     const struct ars__loop *top = ars__top(&ars__me.loops);
     struct ars_wire_sample record = {.site_id = site_id,
                                      .instance = instance,
@@ -192,7 +191,8 @@ static __attribute__((noinline)) double sample(const char *caller, const char *n
     check_dist(d, "ars_sample", name);
     int kept = errno;
     bool plain = ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P;
-    double value = plain ? ars__dist_sample(d, &ars__me.rng) : ars__sample_at(ars__site_id(name, ARS_SITE_SAMPLE, d->kind), d, false);
+    double value = plain ? ars__dist_sample(d, &ars__me.rng)
+                         : ars__sample_at(ars__site_id(name, ARS_SITE_SAMPLE, d->kind), d, false);
     errno = kept;
     return value;
 }

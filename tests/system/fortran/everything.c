@@ -45,6 +45,9 @@ static void model(void *user) {
     sum += ars_sample("truncated", ars_truncated_normal(0, 1, -0.5, 2));
     sum += ars_sample("categorical", ars_categorical(shares, 3));
     sum += ars_draw(ars_normal(0, 0.1));
+    ars_scope_push("flat");
+    sum += ars_flat() + ars_sample(NULL, ars_normal(0, 0.2));
+    ars_scope_pop();
     struct point at, other;
     ars_reject_named("disc", in_disc, &at);
     ars_reject_named("other disc", in_disc, &other);
@@ -58,5 +61,6 @@ static void model(void *user) {
 }
 
 int main(int argc, char **argv) {
+    ars_flat_policy("*", ARS_NUISANCE);
     return ars_main(argc, argv, model, NULL);
 }
