@@ -20,7 +20,7 @@ struct host_call {
 /* The next call or jump in [address, end), or false. x86-64 and AArch64; none on other machines. */
 bool host_code_next(struct host_elf *elf, uint64_t address, uint64_t end, struct host_call *call);
 
-/* The call that returns to this address, or false. */
+/* The call that returns to this address, or false. A guess from the bytes before it: `at` may be behind a prefix. */
 bool host_code_before(struct host_elf *elf, uint64_t after, struct host_call *call);
 
 /* If there is a stub of the procedure linkage table at this address, the slot that it jumps through; else 0. */

@@ -16,6 +16,7 @@ struct reader {
     const char *at, *end;
     char *text;
     size_t size, length;
+    unsigned nested; /* calls of skip in skip */
     bool failed;
 };
 
@@ -106,6 +107,7 @@ static const char *take_source(struct reader *r, size_t *n) {
 /* Moves over a type, an expression or a list of them, up to the E that closes what is open: depth E's. */
 static void skip(struct reader *r, unsigned depth) {
     size_t n;
+    if (++r->nested > DEEPEST) r->failed = true;
     while (depth && !r->failed) {
         char c = peek(r, 0), next = peek(r, 1);
         if (!c || depth > DEEPEST) {
@@ -114,15 +116,18 @@ static void skip(struct reader *r, unsigned depth) {
             take_source(r, &n);
         } else if (c == 'E') {
             r->at++, depth--;
-        } else if (c == 'L' && !isdigit((unsigned char)next)) { /* a literal: type, value, E */
+        } else if (c == 'L' && isdigit((unsigned char)next)) { /* a literal of a named type, or a local name */
+            r->at++;
+            take_source(r, &n);
+            const char *value = r->at + (peek(r, 0) == 'n');
+            while (value < r->end && isdigit((unsigned char)*value)) value++;
+            if (value > r->at && value < r->end && *value == 'E') r->at = value + 1;
+        } else if (c == 'L') { /* a literal: type, value, E */
             r->at++;
             if (take(r, "_Z")) {
                 depth++;
-            } else if (peek(r, 0) == 'N' || isdigit((unsigned char)peek(r, 0))) {
-                if (take(r, "N"))
-                    skip(r, 1);
-                else
-                    take_source(r, &n);
+            } else if (take(r, "N")) {
+                skip(r, 1);
                 while (peek(r, 0) && peek(r, 0) != 'E') r->at++;
                 depth++;
             } else {
@@ -155,6 +160,7 @@ static void skip(struct reader *r, unsigned depth) {
             r->at++;
         }
     }
+    r->nested--;
 }
 
 static bool put_operator(struct reader *r) {
@@ -329,10 +335,13 @@ void host_name_add(const char *name, char *text, size_t size) {
     if (!strncmp(name, "operator", 8) && !isalnum((unsigned char)name[8]) && name[8] != '_') {
         const char *sign = name + 8 + (name[8] == ' ');
         const char *word = "_cast";
-        for (size_t i = 0; i < N_OPERATORS; i++) /* "operator< <int>" has arguments behind a blank */
-            if (!strncmp(sign, operators[i].sign, strlen(operators[i].sign)) &&
-                strchr(" <", sign[strlen(operators[i].sign)]))
-                word = operators[i].word;
+        size_t longest = 0;
+        for (size_t i = 0; i < N_OPERATORS; i++) { /* "operator< <int>" has arguments behind a blank */
+            size_t length = strlen(operators[i].sign);
+            if (length <= longest || strncmp(sign, operators[i].sign, length) || !strchr(" <", sign[length])) continue;
+            longest = length;
+            word = operators[i].word;
+        }
         put_text(&r, "operator");
         put_text(&r, word);
         drop_call(&r);

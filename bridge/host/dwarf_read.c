@@ -205,95 +205,47 @@ static struct host_value address_of(const struct host_dwarf_sections *s, const s
     return (struct host_value){HOST_VALUE_ADDRESS, host_read(&c, u->address_size), NULL};
 }
 
+/* Numbers, and what is passed over. */
+static struct host_value read_number(const struct host_unit_head *u, struct host_cursor *c, uint64_t form,
+                                     int64_t implicit) {
+    static const unsigned char sizes[] = {[DATA1] = 1, [FLAG] = 1, [DATA2] = 2, [DATA4] = 4, [DATA8] = 8};
+    static const unsigned char others[] = {[DATA16] = 16, [REF_SUP4] = 4, [REF_SIG8] = 8, [REF_SUP8] = 8};
+    static const unsigned char blocks[] = {[BLOCK1] = 1, [BLOCK2] = 2, [BLOCK4] = 4};
+    if (form < sizeof sizes && sizes[form]) return constant(host_read(c, sizes[form]));
+    if (form < sizeof others && others[form]) return other(c, others[form]);
+    if (form < sizeof blocks && blocks[form]) return other(c, host_read(c, blocks[form]));
+    if (form == UDATA) return constant(host_read_uleb(c));
+    if (form == SDATA) return constant((uint64_t)host_read_sleb(c));
+    if (form == SEC_OFFSET) return constant(host_read(c, u->offset_size));
+    if (form == FLAG_PRESENT) return constant(1);
+    if (form == IMPLICIT_CONST) return constant((uint64_t)implicit);
+    if (form == BLOCK || form == EXPRLOC) return other(c, host_read_uleb(c));
+    if (form == STRP_SUP || form == GNU_REF_ALT || form == GNU_STRP_ALT) return other(c, u->offset_size);
+    if (form == RNGLISTX) return (struct host_value){HOST_VALUE_RANGES, host_read_uleb(c), NULL};
+    if (form == LOCLISTX)
+        host_read_uleb(c);
+    else
+        c->bad = true; /* a form that we cannot pass over */
+    return (struct host_value){0};
+}
+
 struct host_value host_read_attribute(const struct host_dwarf_sections *s, const struct host_unit_head *u,
                                       struct host_cursor *c, const struct host_attribute *attribute) {
+    static const unsigned char references[] = {[REF1] = 1, [REF2] = 2, [REF4] = 4, [REF8] = 8};
     uint64_t form = attribute->form;
     for (unsigned i = 0; form == INDIRECT && i < 4; i++) form = host_read_uleb(c);
-    switch (form) {
-    case ADDR:
-        return (struct host_value){HOST_VALUE_ADDRESS, host_read(c, u->address_size), NULL};
-    case DATA1:
-    case FLAG:
-        return constant(host_read(c, 1));
-    case DATA2:
-        return constant(host_read(c, 2));
-    case DATA4:
-        return constant(host_read(c, 4));
-    case DATA8:
-        return constant(host_read(c, 8));
-    case UDATA:
-        return constant(host_read_uleb(c));
-    case SDATA:
-        return constant((uint64_t)host_read_sleb(c));
-    case SEC_OFFSET:
-        return constant(host_read(c, u->offset_size));
-    case FLAG_PRESENT:
-        return constant(1);
-    case IMPLICIT_CONST:
-        return constant((uint64_t)attribute->implicit);
-    case STRING:
-        return text(host_read_text(c));
-    case STRP:
-        return text(text_in(s->str, host_read(c, u->offset_size)));
-    case LINE_STRP:
-        return text(text_in(s->line_str, host_read(c, u->offset_size)));
-    case STRX:
-    case GNU_STR_INDEX:
-        return text_of(s, u, host_read_uleb(c));
-    case STRX1:
-    case STRX2:
-    case STRX3:
-    case STRX4:
-        return text_of(s, u, host_read(c, (unsigned)(form - STRX1 + 1)));
-    case ADDRX:
-    case GNU_ADDR_INDEX:
-        return address_of(s, u, host_read_uleb(c));
-    case ADDRX1:
-    case ADDRX2:
-    case ADDRX3:
-    case ADDRX4:
-        return address_of(s, u, host_read(c, (unsigned)(form - ADDRX1 + 1)));
-    case REF_ADDR:
-        return entry(host_read(c, u->version < 3 ? u->address_size : u->offset_size));
-    case REF1:
-        return entry(u->offset + host_read(c, 1));
-    case REF2:
-        return entry(u->offset + host_read(c, 2));
-    case REF4:
-        return entry(u->offset + host_read(c, 4));
-    case REF8:
-        return entry(u->offset + host_read(c, 8));
-    case REF_UDATA:
-        return entry(u->offset + host_read_uleb(c));
-    case RNGLISTX:
-        return (struct host_value){HOST_VALUE_RANGES, host_read_uleb(c), NULL};
-    case LOCLISTX:
-        host_read_uleb(c);
-        return (struct host_value){0};
-    case BLOCK1:
-        return other(c, host_read(c, 1));
-    case BLOCK2:
-        return other(c, host_read(c, 2));
-    case BLOCK4:
-        return other(c, host_read(c, 4));
-    case BLOCK:
-    case EXPRLOC:
-        return other(c, host_read_uleb(c));
-    case DATA16:
-        return other(c, 16);
-    case REF_SUP4:
-        return other(c, 4);
-    case REF_SIG8:
-    case REF_SUP8:
-        return other(c, 8);
-    case STRP_SUP:
-    case GNU_REF_ALT:
-    case GNU_STRP_ALT:
-        return other(c, u->offset_size);
-    default:
-        c->bad = true;
-        return (struct host_value){0};
-    }
+    if (form < sizeof references && references[form]) return entry(u->offset + host_read(c, references[form]));
+    if (form == REF_UDATA) return entry(u->offset + host_read_uleb(c));
+    if (form == REF_ADDR) return entry(host_read(c, u->version < 3 ? u->address_size : u->offset_size));
+    if (form == STRING) return text(host_read_text(c));
+    if (form == STRP) return text(text_in(s->str, host_read(c, u->offset_size)));
+    if (form == LINE_STRP) return text(text_in(s->line_str, host_read(c, u->offset_size)));
+    if (form == STRX || form == GNU_STR_INDEX) return text_of(s, u, host_read_uleb(c));
+    if (form >= STRX1 && form <= STRX4) return text_of(s, u, host_read(c, (unsigned)(form - STRX1 + 1)));
+    if (form == ADDR) return (struct host_value){HOST_VALUE_ADDRESS, host_read(c, u->address_size), NULL};
+    if (form == ADDRX || form == GNU_ADDR_INDEX) return address_of(s, u, host_read_uleb(c));
+    if (form >= ADDRX1 && form <= ADDRX4) return address_of(s, u, host_read(c, (unsigned)(form - ADDRX1 + 1)));
+    return read_number(u, c, form, attribute->implicit);
 }
 
 /* ---- ranges -------------------------------------------------------------------------------------------------------------- */

@@ -83,6 +83,18 @@ const char *host_module_callee(struct host_module *m, const struct host_call *ca
     return found ? display(m, *symbol = found->name) : number_name(m, slot->target);
 }
 
+bool host_module_call_before(struct host_module *m, uint64_t after, struct host_call *call) {
+    const struct host_symbol *symbol = m->readable && after ? host_elf_symbol(&m->elf, after - 1) : NULL;
+    uint64_t start = 0, end = 0;
+    if (symbol)
+        start = symbol->address;
+    else if (!m->readable || !after || !host_elf_number(&m->elf, after - 1, &start, &end))
+        return false;
+    for (uint64_t at = start; host_code_next(&m->elf, at, after, call); at = call->after)
+        if (call->after == after && call->transfer == HOST_CALL) return true;
+    return host_code_before(&m->elf, after, call);
+}
+
 /* ---- functions and their calls --------------------------------------------------------------------------------------------- */
 
 struct host_function *host_module_function(struct host_module *m, const char *name, uint64_t key, bool *fresh) {

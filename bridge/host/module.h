@@ -57,6 +57,9 @@ const char *host_module_intern(struct host_module *module, const char *text);
  * in the table of symbols, if it has one. */
 const char *host_module_callee(struct host_module *module, const struct host_call *call, const char **symbol);
 
+/* The call that returns to an address, or false. */
+bool host_module_call_before(struct host_module *module, uint64_t after, struct host_call *call);
+
 /* The functions that the instruction at an address is in, innermost first: those that were inlined, and the one with machine
  * code of its own. Returns their number, at least 1. */
 size_t host_module_levels(struct host_module *module, uint64_t address, struct host_level *levels, size_t most);

@@ -63,7 +63,7 @@ struct callee {
     bool is_virtual, indirect;
 };
 
-enum kind { DIRECT = 1, THROUGH = 2 };
+enum kind { ALL, DIRECT, THROUGH };
 
 /* The places up to and including the level's own from which such a call is made; all of them, if `all`. */
 static size_t count(const struct host_level *level, const struct callee *callee, enum kind kind, bool all) {
@@ -76,7 +76,7 @@ static size_t count(const struct host_level *level, const struct callee *callee,
         if (!all && (site->line > level->line || (site->line == level->line && site->column > level->column))) break;
         bool direct = site->callee && callee->name && host_same_name(site->callee, callee->name);
         bool through = !site->callee || site->is_virtual;
-        if (kind == DIRECT ? !direct : !through) continue;
+        if ((kind == DIRECT && !direct) || (kind == THROUGH && !through)) continue;
         if (n && site->line == line && site->column == column) continue;
         line = site->line;
         column = site->column;
@@ -85,10 +85,12 @@ static size_t count(const struct host_level *level, const struct callee *callee,
     return n;
 }
 
-static size_t order(const struct host_level *level, const struct callee *callee) {
+static size_t order(const struct host_level *level, const struct callee *callee, bool nameless) {
     size_t n = 0;
     if (!level->line) return 0; /* one instruction for several calls */
-    if (callee->is_virtual)
+    if (nameless)
+        n = count(level, callee, ALL, false);
+    else if (callee->is_virtual)
         n = count(level, callee, THROUGH, false);
     else if (callee->indirect)
         n = count(level, callee, DIRECT, true) + count(level, callee, THROUGH, false);
@@ -107,13 +109,14 @@ struct step {
 struct path {
     struct step steps[MOST_LEVELS]; /* innermost first */
     size_t n;
-    bool in_part; /* the last function is a part of one, cut off by the compiler */
+    bool in_part;  /* the last function is a part of one, cut off by the compiler */
+    bool nameless; /* it calls some function of libars, which a stripped program has inside */
 };
 
 static void add_levels(struct path *path, const struct host_level *levels, size_t n, struct callee callee) {
     for (size_t i = 0; i < n && path->n < MOST_LEVELS; i++) {
         path->steps[path->n++] = (struct step){levels[i], callee};
-        callee = (struct callee){levels[i].function->name, levels[i].is_virtual, false};
+        callee = (struct callee){.name = levels[i].function->name, .is_virtual = levels[i].is_virtual};
     }
 }
 
@@ -133,17 +136,19 @@ static void add_tails(struct path *path, struct host_module *m, const char *symb
         callee->indirect = tails[i].jump.indirect;
         add_levels(path, levels, n_levels, *callee);
         const struct host_level *outer = &levels[n_levels - 1];
-        *callee = (struct callee){outer->function->name, outer->is_virtual, false};
+        *callee = (struct callee){.name = outer->function->name, .is_virtual = outer->is_virtual};
     }
 }
 
 /* One frame: the functions that it is in, and whom it calls. */
 static void add_frame(struct path *path, const struct host_frame *frame) {
     struct host_module *m = module_of(frame->module);
-    struct host_call call = {.at = frame->offset ? frame->offset - 1 : 0, .indirect = true};
-    bool known = m->readable && host_code_before(&m->elf, frame->offset, &call);
+    struct host_call call;
+    if (!path->n) path->nameless = false;
+    bool known = host_module_call_before(m, frame->offset, &call);
+    if (!known) call = (struct host_call){.at = frame->offset ? frame->offset - 1 : 0, .indirect = true};
     const char *symbol = NULL, *target = known ? host_module_callee(m, &call, &symbol) : NULL;
-    struct callee callee = {target, false, known && !target};
+    struct callee callee = {.name = target, .indirect = known && !target};
     if (path->n) {
         const struct host_level *inner = &path->steps[path->n - 1].level;
         callee.name = inner->function->name;
@@ -158,6 +163,7 @@ static void add_frame(struct path *path, const struct host_frame *frame) {
     size_t n = host_module_levels(m, call.at, levels, MOST_INLINED);
     bool whole = path->in_part && n && callee.name == levels[0].function->name; /* the rest of that function */
     if (whole) callee.indirect = false;
+    if (!path->n) path->nameless = levels[0].quality == HOST_NAMES_STRIPPED && target && !host_name_is_draw(target);
     add_levels(path, levels + whole, n - whole, callee);
     const struct host_symbol *here = m->readable ? host_elf_symbol(&m->elf, call.at) : NULL;
     path->in_part = here && strstr(here->name, ".part.");
@@ -254,7 +260,8 @@ enum host_names_quality host_names_in_model(const struct host_frame *model, cons
         standard = host_name_is_standard(name);
         if (host_name_is_ours(name) || in_libc(step) || (inside && standard)) continue;
         char number[32] = "";
-        if (!standard) snprintf(number, sizeof number, "#%zu", order(&step->level, &step->callee));
+        if (!standard)
+            snprintf(number, sizeof number, "#%zu", order(&step->level, &step->callee, i == 0 && path->nameless));
         if (whole.size) host_buffer_add(&whole, ">", 1);
         host_buffer_add(&whole, name, strlen(name));
         host_buffer_add(&whole, number, strlen(number));
