@@ -46,7 +46,8 @@ static void model(void *user) {
     sum += ars_sample("categorical", ars_categorical(shares, 3));
     sum += ars_draw(ars_normal(0, 0.1));
     ars_scope_push("flat");
-    sum += ars_flat() + ars_sample(NULL, ars_normal(0, 0.2));
+    sum += ars_flat();
+    sum += ars_sample(NULL, ars_normal(0, 0.2));
     ars_scope_pop();
     struct point at, other;
     ars_reject_named("disc", in_disc, &at);
