@@ -58,7 +58,8 @@ enum ars__question {
     ARS__ASK_SITE = 2, /* body: ars_wire_site + address -> ars_wire_site with its id, or ARS_NO_SITE if there is no room
                           (answered by the host alone; a known address gets the id it has). Here `reserved` says how many
                           bytes of the address are the loops around the site: asked, and as it was when first met */
-    ARS__ASK_PATH = 4, /* body: ars__path_question, its ars__path_frames, innermost first, and the paths of modules, each with
+    ARS__ASK_PATH =
+        4, /* body: ars__path_question, its ars__path_frames, innermost first, and the paths of modules, each with
                           its final zero -> the name of that call path, without a zero (answered by the host alone) */
     ARS__ASK_STEPS = 3 /* body: up to ARS__MOST_STEPS ars_wire_step items, all about one site -> ars_wire_reply items in
                           any order, as many as there is room for; the ticket of each is the place of its question */

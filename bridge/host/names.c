@@ -184,12 +184,14 @@ static void fold(struct path *path) {
     for (size_t i = 0; i < path->n; i++) {
         const struct host_level *level = &path->steps[i].level;
         size_t same = 0;
-        while (same < n && (!level->line || path->steps[same].level.function != level->function ||
-                            path->steps[same].level.line != level->line ||
-                            path->steps[same].level.column != level->column))
+        while (same < n &&
+               (!level->line || path->steps[same].level.function != level->function ||
+                path->steps[same].level.line != level->line || path->steps[same].level.column != level->column))
             same++;
-        if (same == n) path->steps[n++] = path->steps[i];
-        else n = same + 1;
+        if (same == n)
+            path->steps[n++] = path->steps[i];
+        else
+            n = same + 1;
     }
     path->n = n;
 }

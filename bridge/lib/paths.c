@@ -52,11 +52,11 @@ NOT_SANITIZED static bool load(struct stack *s, uintptr_t at, uintptr_t *word) {
 /* ---- frames, by the tables ---------------------------------------------------------------------------------------------------- */
 
 struct frame {
-    uintptr_t return_to;    /* where its function goes on */
-    uintptr_t sp;           /* the stack pointer there */
-    uintptr_t rbp_at;       /* where its frame pointer is stored */
+    uintptr_t return_to; /* where its function goes on */
+    uintptr_t sp;        /* the stack pointer there */
+    uintptr_t rbp_at;    /* where its frame pointer is stored */
     struct ars__unwind_rule rule;
-    uintptr_t base;         /* what its CFA is counted from: sp, or the frame pointer */
+    uintptr_t base; /* what its CFA is counted from: sp, or the frame pointer */
     uintptr_t cfa;
 };
 
@@ -183,8 +183,8 @@ static bool has_room(const struct ars__paths *p) {
 /* The path being unwound, as the tree will have it. */
 struct lesson {
     struct ars__paths *p;
-    bool going;             /* so far it can be learnt */
-    uint32_t at;            /* the step that is reached; to be filled in, or known */
+    bool going;                    /* so far it can be learnt */
+    uint32_t at;                   /* the step that is reached; to be filled in, or known */
     uintptr_t base, frame_pointer; /* in the tree, here */
     uint32_t n_bases, n_pointers;  /* how often they were changed */
     /* Their numbers when the place of the caller's frame pointer was a constant away from them; UNRELATED: from neither. */

@@ -58,7 +58,15 @@ static inline struct ars__origin ars__origin_here(const void *frame, const void 
 }
 
 struct ars__step {
-    enum { ARS__STEP_NEW, ARS__STEP_CALL, ARS__STEP_BASE, ARS__STEP_FROM, ARS__STEP_REAL, ARS__STEP_ROOT, ARS__STEP_END } kind;
+    enum {
+        ARS__STEP_NEW,
+        ARS__STEP_CALL,
+        ARS__STEP_BASE,
+        ARS__STEP_FROM,
+        ARS__STEP_REAL,
+        ARS__STEP_ROOT,
+        ARS__STEP_END
+    } kind;
     int32_t offset;
     uint32_t next;  /* BASE, FROM, REAL: the step that follows; ROOT and END: the path; CALL: the child for `value`, */
     uint64_t value; /* the first return address that was found here: most calls have one caller. 0: none yet */
@@ -81,8 +89,8 @@ struct ars__place {
 struct ars__paths {
     struct ars__origin origin; /* the one that the next two are of */
     uintptr_t root_cfa;
-    uintptr_t root_return;     /* the word at root_cfa - 8 when the trace began; it changes when the root has returned */
-    uintptr_t from, to;        /* stack that can be read, around the root */
+    uintptr_t root_return; /* the word at root_cfa - 8 when the trace began; it changes when the root has returned */
+    uintptr_t from, to;    /* stack that can be read, around the root */
     uint32_t n_steps, n_edges, n_paths, n_places, n_words;
     uint32_t unwound; /* paths that were not found in the tree, for tests */
     struct ars__step steps[ARS__MOST_STEPS_KNOWN];

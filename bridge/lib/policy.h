@@ -13,7 +13,7 @@ struct ars__policy {
     struct ars__rule {
         char *pattern;
         enum ars_policy policy;
-    } *at;
+    } * at;
     size_t n;
 };
 

@@ -40,6 +40,9 @@ CALLS = (
     "rs_end",
     "ars_reject",
     "ars_next_trace",
+    "ars_flat",
+    "ars_scope_push",
+    "ars_scope_pop",
 )
 HARMLESS_ALONE = ("rs_start", "rs_end", "ars_reject")  # marks do nothing then; this body of ars_reject draws nothing
 

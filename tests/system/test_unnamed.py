@@ -23,6 +23,7 @@ pytestmark = pytest.mark.compiler
 
 Start = Callable[..., ars.Simulator]
 Y = 1.3
+SMALL = {"observe_hidden": 32, "value_dim": 16, "head_hidden": 64}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def latents(traces: ars.posterior.Traces) -> set[str]:
     return {site.address for site in traces.sites if site.kind == SiteKind.SAMPLE}
 
 
-# ---- addresses --------------------------------------------------------------------------------------------------------
+# ---- addresses ------------------------------------------------------------------------------------------------------
 
 
 def test_addresses_are_call_paths(start: Start) -> None:
@@ -103,7 +104,7 @@ def test_an_event_loop_of_its_own_is_the_root(start: Start) -> None:
     assert ENERGY.replace("model#1>", "main#1>") in found
 
 
-# ---- weights ----------------------------------------------------------------------------------------------------------
+# ---- weights --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["auto", "fork"])
@@ -140,7 +141,7 @@ def test_a_flat_draw_is_strictly_inside_whatever_is_proposed(
     assert np.isneginf(post.log_weights("ars")).any() is not possible
 
 
-# ---- policy -----------------------------------------------------------------------------------------------------------
+# ---- policy ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_last_rule_that_matches_wins(start: Start) -> None:
@@ -187,7 +188,7 @@ def test_rules_of_the_command_line(program: Path, capsys: pytest.CaptureFixture[
     assert "patterns are non-empty text" in capsys.readouterr().err
 
 
-# ---- scopes and mistakes ----------------------------------------------------------------------------------------------
+# ---- scopes and mistakes --------------------------------------------------------------------------------------------
 
 
 def test_a_scope_left_open_ends_with_its_trace(start: Start) -> None:
@@ -244,3 +245,24 @@ def test_the_plain_simulator_needs_no_names(program: Path) -> None:
 def test_bad_rules_end_the_start(start: Start) -> None:
     with pytest.raises(ars.errors.LaunchError, match='the rule "often:x": it must begin with latent: or nuisance:'):
         start(env={"ARS_FLAT_POLICY": "often:x"}).prior(3, seed=1)
+
+
+# ---- a network, and a rebuilt generator -----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_torch_thread")
+def test_a_network_is_still_right_after_a_rebuild(builder: Builder, start: Start) -> None:
+    """Trained on one build, used on another: it knows the draws, its proposals count, and the evidence is exact."""
+    pytest.importorskip("torch")
+    rules = {"radiate": "nuisance", ":Normal": "nuisance"}
+    before, after = build(builder, COMPILERS[0], "-O0", "-g"), build(builder, COMPILERS[-1], "-O3", "-g", "-no-pie")
+    options = {"batch_size": 128, "seed": 1, "lr": 3e-3, "threads": 1, "architecture": SMALL}
+    network = start(program=before, flat_policy=rules).train(6000, 16, **options)
+    sim = start(program=after, flat_policy=rules, workers=24)
+    post = sim.posterior(observe={"y": Y}, traces=1500, network=network, seed=4, budget=ars.Budget(M=1, N=4))
+    assert latents(post) == {ENERGY, ANGLE, OTHER}
+    found = post.log_evidence("ars")
+    assert abs(np.exp(found.log_estimate) - np.exp(log_evidence(Y))) < 4 * found.standard_error
+    prior = sim.posterior(observe={"y": Y}, traces=1500, seed=4)
+    assert post.ess("ars") > 1.3 * prior.ess("ars")

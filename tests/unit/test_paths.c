@@ -212,8 +212,8 @@ static void test_frames(void) {
     static const struct {
         void (*function)(unsigned);
         uint32_t most; /* unwound, in many calls: that it is small is the whole point */
-    } kinds[] = {{plain, 4},      {with_alloca, 2}, {with_arguments, 3}, {recursive, 120},
-                 {walks, 1 << 10}, {through_libc, 40}, {many, 20},       {aligned, 2}};
+    } kinds[] = {{plain, 4},       {with_alloca, 2},   {with_arguments, 3}, {recursive, 120},
+                 {walks, 1 << 10}, {through_libc, 40}, {many, 20},          {aligned, 2}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const uint32_t unwound = unwound_in(kinds[i].function, 2000);
         if (unwound > kinds[i].most) fprintf(stderr, "kind %zu: %u were unwound\n", i, unwound);

@@ -47,6 +47,10 @@ static void model(void *user) {
     sum += ars_sample("student", ars_student_t(3, 0.5, 1));
     sum += ars_sample("categorical", ars_categorical(shares, 3));
     sum += ars_draw(ars_normal(0, 0.1));
+    ars_scope_push("flat");
+    sum += ars_flat();
+    sum += ars_sample(NULL, ars_normal(0, 0.2));
+    ars_scope_pop();
     struct point at, other;
     ars_reject_named("disc", in_disc, &at);
     ars_reject_named("other disc", in_disc, &other);
@@ -69,5 +73,6 @@ static void model(void *user) {
 }
 
 int main(int argc, char **argv) {
+    ars_flat_policy("*", ARS_NUISANCE);
     return ars_main(argc, argv, model, NULL);
 }

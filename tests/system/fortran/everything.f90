@@ -52,6 +52,8 @@ program everything
    real(real64) :: ox, oy
 
    if (len(ars_version()) < 5) error stop "ars_version"
+   call ars_flat_policy("ars_uniform", ars_nuisance)
+   call ars_flat_policy("*", ars_nuisance)
    do while (ars_next_trace())
       call model()
    end do
@@ -84,6 +86,10 @@ contains
       sum = sum + ars_sample("student", ars_student_t(3d0, 0.5d0, 1d0))
       sum = sum + ars_sample("categorical", ars_categorical([half - 0.3d0, half, 0.3d0]))
       sum = sum + ars_draw(ars_normal(0d0, 0.1d0))
+      call ars_scope_push("flat")
+      sum = sum + ars_flat()
+      sum = sum + ars_sample(ars_normal(0d0, 0.2d0))
+      call ars_scope_pop()
       call ars_reject("disc", in_disc, at)
       call ars_reject("other disc", in_other_disc)
       sum = sum + (gamma_above(0.8d0) + at%x * at%y + ox)

@@ -31,6 +31,9 @@ static void *make_call(void *nothing) {
     if (!strcmp(call, "rs_start")) rs_start("stray");
     if (!strcmp(call, "rs_end")) rs_end();
     if (!strcmp(call, "ars_reject")) ars_reject_named("stray", body, NULL);
+    if (!strcmp(call, "ars_flat")) ars_flat();
+    if (!strcmp(call, "ars_scope_push")) ars_scope_push("stray");
+    if (!strcmp(call, "ars_scope_pop")) ars_scope_pop();
     if (!strcmp(call, "ars_next_trace")) ars_next_trace();
     return nothing;
 }

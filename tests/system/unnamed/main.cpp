@@ -71,7 +71,8 @@ void one_event(const Setup *setup) {
     ars_result("shower", event.shower);
     ars_result("extra", extra);
     double y = ars_observe("y", ars_normal(event.energy + event.angle, 0.1));
-    if (ars_standalone()) std::printf("%.17g %.17g %.17g %.17g %.17g\n", event.energy, event.angle, event.shower, extra, y);
+    if (ars_standalone())
+        std::printf("%.17g %.17g %.17g %.17g %.17g\n", event.energy, event.angle, event.shower, extra, y);
 }
 
 void model(void *setup) {
@@ -86,7 +87,8 @@ int main(int argc, char **argv) {
 #ifdef DLOPEN
     void *library = dlopen(argv[1], RTLD_NOW);
     if (!library) return std::fprintf(stderr, "%s\n", dlerror()), 1;
-    Generator *(*make)(Engine *, Hooks) = reinterpret_cast<Generator *(*)(Engine *, Hooks)>(dlsym(library, "make_generator"));
+    Generator *(*make)(Engine *, Hooks) =
+        reinterpret_cast<Generator *(*)(Engine *, Hooks)>(dlsym(library, "make_generator"));
     argv++;
     argc--;
 #else
