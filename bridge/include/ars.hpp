@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "ars.h"
-#include "ars/reject.hpp"
+#include <ars/reject.hpp>
 
 namespace ars {
 

@@ -124,3 +124,13 @@ def test_the_evidence_of_held_data_is_exact(start: Start) -> None:
 def test_errors(start: Start, arguments: tuple[str, ...], observe: dict[str, Any], message: str) -> None:
     with pytest.raises(ars.ArsError, match=re.compile(message, re.DOTALL)):
         start(*arguments).posterior(observe=observe, traces=50, seed=1)
+
+
+def test_a_network_needs_the_data_that_the_program_holds(start: Start) -> None:
+    pytest.importorskip("torch")
+    sim = start("held")
+    network = sim.train(300, lstm_dim=8, batch_size=64, seed=1)
+    with pytest.raises(ars.ObservationError, match=r"If the program itself holds the value of 'many'.*observe="):
+        sim.posterior(observe={"y": 0.6, "pair": [1, 4], "series": DATA["series"]}, traces=10, network=network, seed=1)
+    with_data = sim.posterior(observe=DATA, traces=50, network=network, seed=1)
+    assert np.isfinite(with_data.log_weights("ars")).all()

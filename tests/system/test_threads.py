@@ -36,6 +36,7 @@ CALLS = (
     "ars_factor",
     "ars_result",
     "ars_results",
+    "ars_results_shaped",
     "rs_start",
     "rs_end",
     "ars_reject",

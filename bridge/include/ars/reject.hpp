@@ -13,7 +13,7 @@
 #include <typeinfo>
 #include <vector>
 
-#include "../ars.h"
+#include <ars.h>
 
 namespace ars {
 

@@ -28,6 +28,7 @@ static void *make_call(void *nothing) {
     if (!strcmp(call, "ars_factor")) ars_factor("stray", -1);
     if (!strcmp(call, "ars_result")) ars_result("stray", 1);
     if (!strcmp(call, "ars_results")) ars_results("stray", &one, 1);
+    if (!strcmp(call, "ars_results_shaped")) ars_results_shaped("stray", &one, NULL, 0);
     if (!strcmp(call, "rs_start")) rs_start("stray");
     if (!strcmp(call, "rs_end")) rs_end();
     if (!strcmp(call, "ars_reject")) ars_reject_named("stray", body, NULL);
