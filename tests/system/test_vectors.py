@@ -1,6 +1,7 @@
 """Draws of vectors: ars_sample_vector in one request, the MultivariateNormal and the Dirichlet.
 
-vectors/vectors.c has the models. Exact answers are closed forms; draws of a vector are compared bit by bit with those of scalars.
+vectors/vectors.c has the models. Exact answers are closed forms; draws of a vector are compared bit by bit with those
+of scalars.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def start(program: Path, started: Callable[[ars.Simulator], ars.Simulator]) -> S
     return begin
 
 
-# ---- one request for many draws ----------------------------------------------------------------------------------------
+# ---- one request for many draws ------------------------------------------------------------------------------------
 
 
 def follows(t: ars.Drawn) -> ars.Distribution:
@@ -63,7 +64,12 @@ def assert_same_bits(one: ars.Posterior, other: ars.Posterior, weighting: str) -
 @pytest.mark.parametrize("n", [1, 2, 300])
 @pytest.mark.parametrize("proposals", [None, {"x": follows, "after": ars.Normal(0.2, 0.8)}, {"x": ars.Normal(0, 2)}])
 def test_a_vector_has_the_bits_of_its_scalars(start: Start, n: int, proposals: dict[str, Any] | None) -> None:
-    options: dict[str, Any] = {"observe": {"y": 0.3}, "traces": 6 if n == 300 else 40, "seed": 5, "proposals": proposals}
+    options: dict[str, Any] = {
+        "observe": {"y": 0.3},
+        "traces": 6 if n == 300 else 40,
+        "seed": 5,
+        "proposals": proposals,
+    }
     vector, scalars = (start(model, str(n)).posterior(**options) for model in ("vector", "scalars"))
     assert_same_bits(vector, scalars, "ic")
     if proposals and n == 300:
@@ -88,7 +94,7 @@ def test_markov_chains_of_a_vector(start: Start) -> None:
     assert chains["vector"]["x"].tobytes() == chains["scalars"]["x"].tobytes()
 
 
-# ---- exact answers -----------------------------------------------------------------------------------------------------
+# ---- exact answers -------------------------------------------------------------------------------------------------
 
 
 def given_past(past: list[Array]) -> tuple[Array, float]:
@@ -114,7 +120,7 @@ LOG_EVIDENCE = float(stats.multivariate_normal(MEAN, CHOLESKY @ CHOLESKY.T + NOI
 
 
 def log_evidence_of_half() -> float:
-    """In the loop the prior is the half in which the sum is above its mean: twice the posterior's share of that half."""
+    """The loop keeps the half in which the sum is above its mean: twice the posterior's share of that half."""
     precision = np.linalg.inv(CHOLESKY @ CHOLESKY.T)
     covariance = np.linalg.inv(precision + np.eye(3) / NOISE**2)
     mean = covariance @ (precision @ MEAN + np.array(Y) / NOISE**2)
@@ -186,7 +192,8 @@ def test_vectors_as_data_have_their_joint_density(start: Start) -> None:
     post = sim.posterior(observe={"v": v, "w": w}, traces=50, seed=10)
     scale = post["scale"]
     exact = [
-        stats.multivariate_normal(MEAN, s**2 * CHOLESKY @ CHOLESKY.T).logpdf(v) + stats.dirichlet(s * CONCENTRATION).logpdf(w)
+        stats.multivariate_normal(MEAN, s**2 * CHOLESKY @ CHOLESKY.T).logpdf(v)
+        + stats.dirichlet(s * CONCENTRATION).logpdf(w)
         for s in scale
     ]  # fmt: skip
     assert np.allclose(post.log_weights("ic"), exact, atol=1e-9)
@@ -213,7 +220,7 @@ def test_a_network_follows_the_correlation(start: Start) -> None:
     assert post.ess("ars") > 1.5 * prior.ess("ars")
 
 
-# ---- mistakes ----------------------------------------------------------------------------------------------------------
+# ---- mistakes ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -247,4 +254,4 @@ def test_a_vector_is_no_proposal(start: Start) -> None:
     with pytest.raises(TypeError, match="coordinates of a vector are proposed one by one"):
         start("normal").posterior(observe={"y": Y}, traces=2, proposals={"x": whole})  # type: ignore[dict-item]
     with pytest.raises(ars.ProposalError, match="coordinates of a vector are proposed one by one"):
-        start("normal").posterior(observe={"y": Y}, traces=2, proposals={"x": lambda t: whole})  # type: ignore
+        start("normal").posterior(observe={"y": Y}, traces=2, proposals={"x": lambda _: whole})  # type: ignore[dict-item,return-value]

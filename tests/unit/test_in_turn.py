@@ -1,4 +1,4 @@
-"""Requests for several draws, answered by proposers that know of one at a time: the answers are those to single requests."""
+"""Requests for several draws, answered by proposers that know of one at a time: as single requests would be."""
 
 from __future__ import annotations
 

@@ -81,7 +81,10 @@ def test_the_density_outside_is_zero() -> None:
     [
         (lambda: ars.MultivariateNormal([0, 1], [[1, 0.5], [0, 1]]), r"cholesky\[0\]\[1\] is 0.5, must be 0"),
         (lambda: ars.MultivariateNormal([0, 1], [[1, 0], [0, 0]]), r"cholesky\[1\]\[1\] is 0, must be a positive"),
-        (lambda: ars.MultivariateNormal([0, 1], [[1, 0], [math.inf, 1]]), r"cholesky\[1\]\[0\] is inf, must be a finite"),
+        (
+            lambda: ars.MultivariateNormal([0, 1], [[1, 0], [math.inf, 1]]),
+            r"cholesky\[1\]\[0\] is inf, must be a finite",
+        ),
         (lambda: ars.MultivariateNormal([0, math.nan], np.eye(2)), r"mean\[1\] is nan, must be a finite number"),
         (lambda: ars.MultivariateNormal([0, 1], np.eye(3)), r"cholesky has shape \(3, 3\), must be \(2, 2\)"),
         (lambda: ars.MultivariateNormal(0, [[1]]), r"mean has shape \(\), must have 1 dimension"),
