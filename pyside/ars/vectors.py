@@ -1,8 +1,8 @@
 """Distributions of vectors, as in C: MultivariateNormal(mean, cholesky) and Dirichlet(concentration).
 
-A simulator draws them with ``ars_sample_vector``, coordinate by coordinate: each is a latent of its own, and its prior is
-the distribution of this coordinate given those before it. So a proposal for such a site proposes one coordinate, not the
-vector.
+A simulator draws them with ``ars_sample_vector``, coordinate by coordinate: each is a latent of its own, and its prior
+is the distribution of this coordinate given those before it. So a proposal for such a site proposes one coordinate, not
+the vector.
 """
 
 from __future__ import annotations
