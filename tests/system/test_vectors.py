@@ -90,7 +90,7 @@ def test_in_a_loop_forked_and_rewound(start: Start, model: str, n: int) -> None:
 
 def test_markov_chains_of_a_vector(start: Start) -> None:
     """Values are given to elements, one by one."""
-    chains = {m: start(m, "3").mcmc({"y": 0.3}, 20, 4, seed=3, warmup=5) for m in ("vector", "scalars")}
+    chains = {m: start(m, "2").mcmc({"y": 0.3}, 8, 4, seed=3, warmup=2) for m in ("vector", "scalars")}
     assert chains["vector"]["x"].tobytes() == chains["scalars"]["x"].tobytes()
 
 
