@@ -58,15 +58,17 @@ static int check_normal(const ars_dist *d, char *text, size_t size) {
                 return wrong(text, size, "MultivariateNormal: cholesky[%u][%u] is %.12g, must be a finite number", i, j,
                              row[j]);
         if (!(isfinite(row[i]) && row[i] > 0))
-            return wrong(text, size,
-                         "MultivariateNormal: cholesky[%u][%u] is %.12g, must be a positive finite number: the factor's "
-                         "diagonal",
-                         i, i, row[i]);
+            return wrong(
+                text, size,
+                "MultivariateNormal: cholesky[%u][%u] is %.12g, must be a positive finite number: the factor's "
+                "diagonal",
+                i, i, row[i]);
         for (unsigned j = i + 1; j < d->n; j++)
             if (row[j] != 0)
-                return wrong(text, size,
-                             "MultivariateNormal: cholesky[%u][%u] is %.12g, must be 0: give the lower factor, row by row",
-                             i, j, row[j]);
+                return wrong(
+                    text, size,
+                    "MultivariateNormal: cholesky[%u][%u] is %.12g, must be 0: give the lower factor, row by row", i, j,
+                    row[j]);
     }
     return 0;
 }

@@ -23,7 +23,7 @@ module ars
    public :: ars_uniform, ars_normal, ars_bernoulli, ars_categorical, ars_poisson, ars_binomial, ars_beta, ars_gamma
    public :: ars_exponential, ars_weibull, ars_lognormal, ars_truncated_normal, ars_negative_binomial, ars_student_t
    public :: ars_log_density
-   public :: ars_sample_vector, ars_draw_vector, ars_dimension
+   public :: ars_sample_vector, ars_draw_vector, ars_dimension, ars_multivariate_normal, ars_dirichlet
    public :: ars_observe_value, ars_observe_vector, ars_observe_values
    public :: ars_given, ars_in_loop
    public :: ars_flat, ars_scope_push, ars_scope_pop, ars_flat_policy, ars_latent, ars_nuisance
@@ -200,6 +200,16 @@ module ars
          integer(c_size_t), value :: n
          real(c_double), intent(out) :: values(*)
       end subroutine
+      type(ars_dist) function c_multivariate_normal(mean, cholesky, n) bind(c, name="ars_multivariate_normal")
+         import :: ars_dist, c_ptr, c_size_t
+         type(c_ptr), value :: mean, cholesky
+         integer(c_size_t), value :: n
+      end function
+      type(ars_dist) function c_dirichlet(concentration, n) bind(c, name="ars_dirichlet")
+         import :: ars_dist, c_ptr, c_size_t
+         type(c_ptr), value :: concentration
+         integer(c_size_t), value :: n
+      end function
       !> How many values one draw has.
       integer(c_size_t) function ars_dimension(d) bind(c, name="ars_dimension")
          import :: ars_dist, c_size_t
@@ -317,7 +327,7 @@ module ars
       class(*), pointer :: context => null()
    end type
 
-   !> Probabilities of recent Categoricals: an expression given to ars_categorical may be gone when its result is used.
+   !> Parameters of recent distributions: an expression given to ars_categorical may be gone when its result is used.
    type :: probabilities
       real(c_double), allocatable :: p(:)
    end type
@@ -345,6 +355,28 @@ contains
       latest = mod(latest, n_recent) + 1
       recent(latest)%p = p
       d = c_categorical(c_loc(recent(latest)%p), size(p, kind=c_size_t))
+   end function
+
+   !> A Normal of vectors: its mean, and the lower Cholesky factor of its covariance.
+   function ars_multivariate_normal(mean, cholesky) result(d)
+      real(c_double), intent(in) :: mean(:), cholesky(:, :)
+      type(ars_dist) :: d
+      integer(c_size_t) :: n
+      n = size(mean, kind=c_size_t)
+      if (size(cholesky, 1) /= n .or. size(cholesky, 2) /= n) &
+         error stop "ars_multivariate_normal: cholesky must have as many rows and columns as mean has numbers"
+      latest = mod(latest, n_recent) + 1
+      recent(latest)%p = [mean, reshape(transpose(cholesky), [n * n])] ! row by row, as C has it
+      d = c_multivariate_normal(c_loc(recent(latest)%p), c_loc(recent(latest)%p(n + 1)), n)
+   end function
+
+   !> Positive numbers that sum to 1.
+   function ars_dirichlet(concentration) result(d)
+      real(c_double), intent(in) :: concentration(:)
+      type(ars_dist) :: d
+      latest = mod(latest, n_recent) + 1
+      recent(latest)%p = concentration
+      d = c_dirichlet(c_loc(recent(latest)%p), size(concentration, kind=c_size_t))
    end function
 
    function sample_named(name, d) result(drawn)

@@ -96,7 +96,8 @@ ARS_API double ars_log_density(ars_dist d, double x);
  *
  * MultivariateNormal: its mean, and the lower Cholesky factor of its covariance, n x n numbers row by row, with 0 above the
  * diagonal. Dirichlet: n positive numbers that sum to 1. Each coordinate is a latent of its own, proposed given those before it;
- * the last one of a Dirichlet follows from the others and is not recorded. */
+ * the last one of a Dirichlet follows from the others and is not recorded. A Dirichlet's coordinate is exact to 1e-16 of what those
+ * before it leave of 1: with concentrations far below 1, put those first that are to be exact however small. */
 ARS_API ars_dist ars_multivariate_normal(const double *mean, const double *cholesky, size_t n);
 ARS_API ars_dist ars_dirichlet(const double *concentration, size_t n);
 

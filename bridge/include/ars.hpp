@@ -81,6 +81,27 @@ inline dist categorical(std::initializer_list<double> p) {
     return ars_categorical(p.begin(), p.size());
 }
 
+/* Vectors, for sample_vector, draw_vector and observe_vector. They keep pointers to their parameters, as categorical does. The
+ * factor has mean.size() rows, one after another. */
+inline dist multivariate_normal(const double *mean, const double *cholesky, std::size_t n) {
+    return ars_multivariate_normal(mean, cholesky, n);
+}
+inline dist multivariate_normal(const std::vector<double> &mean, const std::vector<double> &cholesky) {
+    if (cholesky.size() != mean.size() * mean.size())
+        throw std::invalid_argument("ars::multivariate_normal: " + std::to_string(mean.size()) + " means but " +
+                                    std::to_string(cholesky.size()) + " numbers in the factor; it has n x n of them");
+    return ars_multivariate_normal(mean.data(), cholesky.data(), mean.size());
+}
+inline dist dirichlet(const double *concentration, std::size_t n) {
+    return ars_dirichlet(concentration, n);
+}
+inline dist dirichlet(const std::vector<double> &concentration) {
+    return ars_dirichlet(concentration.data(), concentration.size());
+}
+inline dist dirichlet(std::initializer_list<double> concentration) {
+    return ars_dirichlet(concentration.begin(), concentration.size());
+}
+
 inline double log_density(dist d, double x) {
     return ars_log_density(d, x);
 }

@@ -216,7 +216,8 @@ void ars__propose_together(uint32_t site_id, uint32_t instance, const ars_dist *
     memcpy(&reply, body, reply_size < sizeof reply ? reply_size : sizeof reply);
     if (reply.n_more > asked)
         ars__fail(ARS_FAIL_PROTOCOL, 0, "%u proposals came for %u draws", reply.n_more + 1, asked + 1);
-    take_state(body, reply_size, untold + reply.n_more); /* all but the last are known there by the time they are drawn */
+    take_state(body, reply_size,
+               untold + reply.n_more); /* all but the last are known there by the time they are drawn */
     ars__me.waiting = (struct ars__waiting){reply.n_more + 1, sizeof reply, (uint32_t)reply_size};
 }
 

@@ -17,8 +17,8 @@ int ars__vectors_check(unsigned kind, const double *first, const double *second,
     return ars__vector_check(&d, text, text_size);
 }
 
-int ars__vectors_log_density(unsigned kind, const double *first, const double *second, size_t dimension, const double *x,
-                             size_t n, double *out, char *text, size_t text_size) {
+int ars__vectors_log_density(unsigned kind, const double *first, const double *second, size_t dimension,
+                             const double *x, size_t n, double *out, char *text, size_t text_size) {
     ars_dist d = vector_of(kind, first, second, dimension);
     if (ars__vector_check(&d, text, text_size)) return -1;
     for (size_t i = 0; i < n; i++) out[i] = ars__dist_log_density_at(&d, x + i * dimension);

@@ -12,8 +12,8 @@ int ars__vectors_check(unsigned kind, const double *first, const double *second,
                        size_t text_size);
 
 /* Of n rows of x, each with so many numbers. */
-int ars__vectors_log_density(unsigned kind, const double *first, const double *second, size_t dimension, const double *x,
-                             size_t n, double *out, char *text, size_t text_size);
+int ars__vectors_log_density(unsigned kind, const double *first, const double *second, size_t dimension,
+                             const double *x, size_t n, double *out, char *text, size_t text_size);
 
 /* n draws from the one stream (seed, 0, 0), row by row. */
 int ars__vectors_sample(unsigned kind, const double *first, const double *second, size_t dimension, uint64_t seed,

@@ -56,9 +56,7 @@ class Streams:
         self._streams = np.zeros(len(places) * lib.ars__stream_size() // 8, np.uint64)
         lib.ars__streams_begin(len(places), b"".join(places), ffi.from_buffer(self._streams, require_writable=True))
 
-    def draw(
-        self, rows: Sequence[int], proposals: Sequence[bytes], priors: Sequence[bytes]
-    ) -> Array:
+    def draw(self, rows: Sequence[int], proposals: Sequence[bytes], priors: Sequence[bytes]) -> Array:
         """The next value of each of these streams. NaN: the simulator will not draw from this proposal."""
         values = np.empty(len(rows))
         q, p = (np.frombuffer(b"".join(parts), np.uint64) for parts in (proposals, priors))

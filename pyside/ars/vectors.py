@@ -1,7 +1,8 @@
 """Distributions of vectors, as in C: MultivariateNormal(mean, cholesky) and Dirichlet(concentration).
 
-A simulator draws them with ``ars_sample_vector``, coordinate by coordinate: each is a latent of its own, and its prior is the
-distribution of this coordinate given those before it. So a proposal for such a site proposes one coordinate, not the vector.
+A simulator draws them with ``ars_sample_vector``, coordinate by coordinate: each is a latent of its own, and its prior
+is the distribution of this coordinate given those before it. So a proposal for such a site proposes one coordinate, not
+the vector.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class MultivariateNormal(VectorDistribution):
     mean : array_like
         One number per coordinate; at most 512 coordinates.
     cholesky : array_like
-        The lower Cholesky factor of the covariance, a square matrix with 0 above its diagonal and positive numbers on it.
+        The lower Cholesky factor of the covariance: a square matrix with 0 above its diagonal, positive numbers on it.
 
     Examples
     --------
@@ -118,7 +119,8 @@ class MultivariateNormal(VectorDistribution):
         n = len(self.mean)
         if self.cholesky.shape != (n, n):
             raise ValueError(
-                f"MultivariateNormal: cholesky has shape {self.cholesky.shape}, must be ({n}, {n}): mean has {n} numbers"
+                f"MultivariateNormal: cholesky has shape {self.cholesky.shape}, must be ({n}, {n}), as mean has {n} "
+                "numbers"
             )
         self._first, self._second = self.mean, self.cholesky.reshape(-1)
         _vectors.check(self.kind, self._first, self._second)

@@ -1,10 +1,10 @@
 """Requests for several draws at once, answered by a proposer that knows of one at a time.
 
-A simulator that calls ``ars_sample_vector`` asks for many proposals in one request. Each may depend on the values before it,
-and these the simulator has not drawn yet. But they are known: the request says where its random stream is, and proposals and
-samplers are the same here as there. So the proposer is asked about the first draw, its value is drawn, the proposer is told of
-it and asked about the second, and so on. Its answers are those to the same questions asked one by one, to the last bit; only the
-waiting between them is gone.
+A simulator that calls ``ars_sample_vector`` asks for many proposals in one request. Each may depend on the values
+before it, which the simulator has not drawn yet. But they are known: the request says where its random stream is, and
+samplers are the same here as there. So the proposer is asked about the first draw, its value is drawn, the proposer is
+told of it and asked about the second, and so on. Its answers are those to the same questions asked one by one, to the
+last bit; only the waiting between them is gone.
 """
 
 from __future__ import annotations

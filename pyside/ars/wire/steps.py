@@ -178,8 +178,8 @@ def concatenate_steps(batches: Sequence[StepBatch]) -> StepBatch:
 
 
 class Replies(NamedTuple):
-    """One answer per row of a batch. A proposal is an encoded distribution, or b"" for a row that only tells; or several, one
-    after another: ``n_more`` says how many besides the first (None: no row has more than one)."""
+    """One answer per row of a batch. A proposal is an encoded distribution, or b"" for a row that only tells; or
+    several, one after another: ``n_more`` says how many besides the first (None: no row has more than one)."""
 
     state: Array
     flags: Array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -55,7 +56,7 @@ def vectors_of(batch: StepBatch) -> list[Vector]:
 def alone(batch: StepBatch, vectors: Sequence[Vector], sites: SiteTable) -> StepBatch:
     """The batch with every request for its first draw alone."""
     bounds = batch.item_offsets.tolist()
-    items = [batch.items[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    items = [batch.items[a:b] for a, b in itertools.pairwise(bounds)]
     for vector in vectors:
         items[vector.row] = vector.first
     return requests(items, sites)

@@ -51,6 +51,15 @@ static void model(void *user) {
     sum += ars_flat();
     sum += ars_sample(NULL, ars_normal(0, 0.2));
     ars_scope_pop();
+    const double means[2][2] = {{0, 0.5}, {1, 2}}, factor[4] = {1, 0, 0.3, 0.8}, concentration[3] = {1, 2, 0.5};
+    double three[3], whole[4], parts[3];
+    ars_sample_vector("three", (ars_dist[]){ars_normal(0, 1), ars_normal(1, 0.5), ars_normal(2, 0.1)}, 3, three);
+    ars_sample_vector(
+        "whole",
+        (ars_dist[]){ars_multivariate_normal(means[0], factor, 2), ars_multivariate_normal(means[1], factor, 2)}, 2,
+        whole);
+    ars_draw_vector((ars_dist[]){ars_dirichlet(concentration, 3)}, 1, parts);
+    sum += three[1] * whole[3] + parts[2];
     struct point at, other;
     ars_reject_named("disc", in_disc, &at);
     ars_reject_named("other disc", in_disc, &other);

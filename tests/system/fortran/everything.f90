@@ -71,6 +71,8 @@ contains
       real(real64) :: sum, y, seen(2), half, matrix(2, 3)
       real(real64), allocatable :: given(:)
       type(ars_dist) :: two(2)
+      real(real64) :: three(3), whole(4), shares(3)
+      real(real64), parameter :: factor(2, 2) = reshape([1d0, 0.3d0, 0d0, 0.8d0], [2, 2]) ! by columns
       type(point) :: at
       half = 0.5d0
       sum = ars_sample("n   ", ars_normal(0d0, 1d0))
@@ -90,6 +92,12 @@ contains
       sum = sum + ars_flat()
       sum = sum + ars_sample(ars_normal(0d0, 0.2d0))
       call ars_scope_pop()
+      three = ars_sample_vector("three", [ars_normal(0d0, 1d0), ars_normal(1d0, 0.5d0), ars_normal(2d0, 0.1d0)])
+      whole = ars_sample_vector("whole", [ars_multivariate_normal([0d0, half], factor), &
+                                          ars_multivariate_normal([1d0, 2d0], factor)])
+      shares = ars_draw_vector([ars_dirichlet([1d0, 2d0, half])])
+      if (ars_dimension(ars_dirichlet([1d0, 2d0, half])) /= 3) error stop "ars_dimension"
+      sum = sum + three(2) * whole(4) + shares(3)
       call ars_reject("disc", in_disc, at)
       call ars_reject("other disc", in_other_disc)
       sum = sum + (gamma_above(0.8d0) + at%x * at%y + ox)

@@ -113,18 +113,46 @@ static void bad(void) {
     ars_dist mixed[2] = {ars_normal(0, 1), ars_uniform(0, 1)};
     ars_dist vector = ars_multivariate_normal(mean, cholesky, 3), simplex = ars_dirichlet(concentration, 3);
     switch (n) {
-    case 1: ars_sample_vector("x", d, 3, x); break;
-    case 2: ars_sample_vector("x", mixed, 2, x); break;
-    case 3: ars_sample("x", vector); break;
-    case 4: ars_draw(simplex); break;
-    case 5: ars_observe("x", vector); break;
-    case 6: vector = ars_dirichlet(with_nan, 2); ars_sample_vector("x", &vector, 1, x); break;
-    case 7: vector = ars_multivariate_normal(mean, not_lower, 2); ars_sample_vector("x", &vector, 1, x); break;
-    case 8: vector = ars_multivariate_normal(mean, negative, 2); ars_draw_vector(&vector, 1, x); break;
-    case 9: vector = ars_multivariate_normal(NULL, negative, 2); ars_sample_vector("x", &vector, 1, x); break;
-    case 10: ars_sample_vector("x", NULL, 2, x); break;
-    case 11: vector = ars_multivariate_normal(mean, negative, 513); ars_sample_vector("x", &vector, 1, x); break;
-    default: ars_sample_vector("x", NULL, 0, NULL);
+    case 1:
+        ars_sample_vector("x", d, 3, x);
+        break;
+    case 2:
+        ars_sample_vector("x", mixed, 2, x);
+        break;
+    case 3:
+        ars_sample("x", vector);
+        break;
+    case 4:
+        ars_draw(simplex);
+        break;
+    case 5:
+        ars_observe("x", vector);
+        break;
+    case 6:
+        vector = ars_dirichlet(with_nan, 2);
+        ars_sample_vector("x", &vector, 1, x);
+        break;
+    case 7:
+        vector = ars_multivariate_normal(mean, not_lower, 2);
+        ars_sample_vector("x", &vector, 1, x);
+        break;
+    case 8:
+        vector = ars_multivariate_normal(mean, negative, 2);
+        ars_draw_vector(&vector, 1, x);
+        break;
+    case 9:
+        vector = ars_multivariate_normal(NULL, negative, 2);
+        ars_sample_vector("x", &vector, 1, x);
+        break;
+    case 10:
+        ars_sample_vector("x", NULL, 2, x);
+        break;
+    case 11:
+        vector = ars_multivariate_normal(mean, negative, 513);
+        ars_sample_vector("x", &vector, 1, x);
+        break;
+    default:
+        ars_sample_vector("x", NULL, 0, NULL);
     }
 }
 
