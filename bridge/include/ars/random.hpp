@@ -5,7 +5,8 @@
  *     double x = length(bits);                                              // one latent, named by its call path
  *     std::shuffle(cards.begin(), cards.end(), bits);
  *
- * A value has 53 random bits, so that the standard library makes a double of one draw.
+ * One value is one draw of ars_flat, and has 64 bits, so that the standard library makes a double of one draw. Its upper 53 bits
+ * are the draw; the lower 11, which a double does not have, are a hash of them.
  *
  * Distributions of the standard library may hold rejection loops and values kept for the next call. libstdc++'s
  * std::normal_distribution does both: it draws a point until it lies in the disc, and keeps the second of two results. A kept
@@ -27,9 +28,20 @@ class bit_generator {
     typedef std::uint64_t result_type;
 
     static constexpr result_type min() { return 0; }
-    static constexpr result_type max() { return (result_type(1) << 53) - 1; }
+    static constexpr result_type max() { return ~result_type(0); }
 
-    result_type operator()() { return static_cast<result_type>(ars_flat_function() * 9007199254740992.0); }
+    result_type operator()() {
+        const result_type upper = static_cast<result_type>(ars_flat_function() * 9007199254740992.0); /* 2^53 */
+        return upper << 11 | mixed(upper) >> 53;
+    }
+
+  private:
+    /* The finaliser of SplitMix64: every bit of the result depends on every bit of x. */
+    static result_type mixed(result_type x) {
+        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+        x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+        return x ^ x >> 31;
+    }
 };
 
 } // namespace ars
