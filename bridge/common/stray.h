@@ -23,7 +23,11 @@
     X(ARS__CALL_REJECT, "ars_reject")                                                                                  \
     X(ARS__CALL_LOOP_TRY, "ars_loop_try")                                                                              \
     X(ARS__CALL_LOOP_ACCEPT, "ars_loop_accept")                                                                        \
-    X(ARS__CALL_LOOP_ABANDON, "ars_loop_abandon")
+    X(ARS__CALL_LOOP_ABANDON, "ars_loop_abandon")                                                                      \
+    X(ARS__CALL_FLAT, "ars_flat")                                                                                      \
+    X(ARS__CALL_SCOPE_PUSH, "ars_scope_push")                                                                          \
+    X(ARS__CALL_SCOPE_POP, "ars_scope_pop")                                                                            \
+    X(ARS__CALL_FLAT_POLICY, "ars_flat_policy")
 
 enum ars__call {
     ARS__CALL_NONE = 0,

@@ -84,14 +84,43 @@ ARS_API ars_dist ars_weibull(double scale, double shape);
 ARS_API ars_dist ars_lognormal(double mu, double sigma);
 ARS_API ars_dist ars_truncated_normal(double mean, double std, double low, double high); /* of the parent Normal */
 
-/* ---- random choices, data, results ---------------------------------------------------------------------------- */
+/* ---- random choices -------------------------------------------------------------------------------------------- */
 
 /* A latent: proposed by the controller, recorded under `name`. Names are copied; one site keeps one kind of
- * distribution. Returns the value drawn. */
+ * distribution. Returns the value drawn. NULL in place of a name: the draw is named by its call path, like ars_flat. */
 ARS_API double ars_sample(const char *name, ars_dist d);
 
 /* A nuisance: always drawn from the prior, never recorded. */
 ARS_API double ars_draw(ars_dist d);
+
+/* ---- draws without names --------------------------------------------------------------------------------------- */
+
+/* A uniform draw strictly inside (0, 1), for a generator that asks for random numbers and does not say what for. It is a
+ * latent, unless ars_flat_policy makes it a nuisance. Its name is its call path: the open scopes, then the functions from
+ * the model down to the one that draws, each with the order of the call in it:
+ *
+ *     "tau decay/pythia>model#1>TauDecays::decay#3>isotropicDecay#2"     // in the loop "tau decay" and the scope "pythia"
+ *
+ * Names survive recompiling with other flags if the program has debug information (-g); docs/unnamed-draws.md has the
+ * details. The plain simulator looks for no names. */
+ARS_API double ars_flat(void);
+
+/* A scope is a prefix for the names of unnamed draws; ars_sample("x", ...) keeps its name. Scopes nest, at most
+ * ARS_MAX_SCOPES deep. The name is copied. A retry of a loop goes back to the scopes of the loop's entry, and the end of a
+ * trace closes what is open, so a scope that was left by longjmp does no harm beyond them. ars_scope_pop without an open
+ * scope is an error. */
+#define ARS_MAX_SCOPES 64
+ARS_API void ars_scope_push(const char *name);
+ARS_API void ars_scope_pop(void);
+
+/* Unnamed draws whose address matches the pattern are latents, or nuisances: drawn from the prior and not recorded. A
+ * pattern with * (any characters) or ? (any one character) must match the whole address, another one must occur in it.
+ * The last rule that matches wins; a draw without one is a latent. Call it before the first trace. Rules that the user
+ * gives to the controller (flat_policy=, --latent, --nuisance) come after those of the program. */
+enum ars_policy { ARS_LATENT = 1, ARS_NUISANCE = 2 };
+ARS_API void ars_flat_policy(const char *pattern, enum ars_policy policy);
+
+/* ---- data and results ------------------------------------------------------------------------------------------- */
 
 /* Data. With data given: scores it and returns it; else draws it. Calls with the same name in one trace take the
  * elements of the given array in order.
@@ -125,6 +154,10 @@ ARS_API int ars_main(int argc, char **argv, void (*model)(void *), void *user);
 /* For a simulator with its own event loop: while (ars_next_trace()) { one event }. Started alone it is true once, or
  * ARS_TRACES times if that environment variable is set; ARS_SEED fixes the draws. */
 ARS_API bool ars_next_trace(void);
+
+/* True inside a trace: from ars_next_trace returning true, or ars_main calling the model, to the end of that trace. Code that
+ * also runs before the first trace, such as a generator's initialisation, asks here whether it may draw. */
+ARS_API bool ars_in_trace(void);
 
 /* True in a forked re-run of a loop, whose only effect should be its acceptance. */
 ARS_API bool ars_in_continuation(void);
@@ -236,6 +269,7 @@ ARS_API bool ars__rs_start(ars__loop_mark *mark, void *frame, const void *pin);
 ARS_API void ars__rs_tag(void *memory);
 ARS_API void ars__rs_end(void *frame, const char *file, const char *func);
 ARS_API void ars__reject(ars__loop_mark *mark, bool (*body)(void *), void *context);
+ARS_API double ars__outside_flat(void); /* for the adapters: a draw outside a trace, from a stream with a fixed seed */
 ARS_API void ars__reject_named(const char *name, bool (*body)(void *), void *context); /* for the Fortran module */
 
 /* Loop identity is (mark, frame). Four things in this macro keep the optimiser from blurring it:

@@ -82,6 +82,13 @@ inline dist categorical(std::initializer_list<double> p) {
 inline double sample(const char *name, dist d) {
     return ars_sample(name, d);
 }
+/* Draws that are named by their call path: see ars_flat in ars.h. */
+inline double sample(dist d) {
+    return ars_sample(nullptr, d);
+}
+inline double flat() {
+    return ars_flat();
+}
 inline double draw(dist d) {
     return ars_draw(d);
 }
@@ -102,6 +109,19 @@ inline void results(const char *name, const std::vector<double> &value) {
 }
 inline void results(const char *name, std::initializer_list<double> value) {
     ars_results(name, value.begin(), value.size());
+}
+
+/* A scope for unnamed draws that ends with its block, also by exception: ars::scope tau("tau"); */
+class scope {
+  public:
+    explicit scope(const char *name) { ars_scope_push(name); }
+    explicit scope(const std::string &name) { ars_scope_push(name.c_str()); }
+    ~scope() { ars_scope_pop(); }
+    scope(const scope &) = delete;
+    scope &operator=(const scope &) = delete;
+};
+inline void flat_policy(const char *pattern, ars_policy policy) {
+    ars_flat_policy(pattern, policy);
 }
 
 inline void observe_normals(const char *name, const double *mean, const double *std, std::size_t n, double *value) {

@@ -13,10 +13,13 @@
 #include "family.h"
 #include "given.h"
 #include "loops.h"
+#include "policy.h"
 #include "process.h"
+#include "scopes.h"
 #include "sites.h"
 #include "thread_owner.h"
 #include "trace.h"
+#include "unnamed.h"
 
 /* ---- traces ------------------------------------------------------------------------------------------------------------ */
 
@@ -35,6 +38,7 @@ static uint64_t number_from(const char *variable, uint64_t otherwise) {
 
 static void decide(void) {
     if (ars__controlled()) {
+        ars__policy_from_outside();
         ars__split();
         return;
     }
@@ -50,6 +54,7 @@ static bool next_alone(void) {
     if (!(ars__me.in_trace = ars__me.traces_left > 0)) return false;
     ars__me.traces_left--;
     ars__me.trace_number++;
+    ars__scopes_reset();
     ars__rng_init(&ars__me.rng, ars__me.seed, ars__me.trace_number, 0);
     return true;
 }
@@ -72,6 +77,10 @@ int ars_main(int argc, char **argv, void (*model)(void *), void *user) {
     (void)argv;
     while (ars_next_trace()) model(user);
     return 0;
+}
+
+bool ars_in_trace(void) {
+    return ars__me.in_trace;
 }
 
 bool ars_in_continuation(void) {
@@ -131,14 +140,16 @@ static void record_params(struct ars_wire_sample *record, const ars_dist *prior)
     record->n_params = (uint16_t)(size / 8);
 }
 
-static double sample_latent(const char *name, const ars_dist *prior) {
+double ars__sample_at(uint32_t site_id, const char *name, const ars_dist *prior, bool inside) {
     struct ars__trace *t = &ars__me.trace;
-    uint32_t site_id = ars__site_id(name, ARS_SITE_SAMPLE, prior->kind);
     uint32_t instance = ars__instance_take(site_id);
     ars_dist proposal = *prior;
     if (!ars__prior_proposes(site_id)) ars__propose(site_id, instance, prior, &proposal);
     bool given = proposal.kind == ARS_DIST_GIVEN && ars__given_take(prior, &proposal);
     double value = given ? proposal.a[0] : ars__dist_sample(&proposal, &ars__me.rng);
+    /* Rounded to the edge: the densities are those of the neighbour that is used. Beyond the edge: p is 0 there. */
+    const double edge = value < 0.5 ? nextafter(0, 1) : nextafter(1, 0);
+    if (inside && (value == 0 || value == 1)) value = edge;
     bool is_prior = proposal.kind == prior->kind && memcmp(&proposal, prior, sizeof proposal) == 0;
     /* A continuation keeps the ratio only, and where the prior proposes that is 1 whatever the density. */
     double log_p = is_prior && ars__continuing() ? 0 : ars__dist_log_density(prior, value);
@@ -160,12 +171,12 @@ static double sample_latent(const char *name, const ars_dist *prior) {
     /* A continuation's draws are none of the loops around the one that it estimates. */
     for (size_t i = ars__me.root ? ars__me.root - 1 : 0; i < ars__me.loops.depth; i++)
         ars__me.loops.at[i].try_ratio += log_p - log_q;
-    return value;
+    return inside && !(value > 0 && value < 1) ? edge : value;
 }
 
 /* The plain simulator pays for a look at its thread and its parameters, not more: what follows is out of its way. */
 static inline double quick(const char *name, const ars_dist *d) {
-    return ars__thread == ARS__PLAIN && name && *name ? ars__dist_quick(d, &ars__me.rng) : NAN;
+    return ars__thread == ARS__PLAIN && (!name || *name) ? ars__dist_quick(d, &ars__me.rng) : NAN;
 }
 
 static __attribute__((noinline)) double sample(const char *caller, const char *name, const ars_dist *d) {
@@ -173,14 +184,15 @@ static __attribute__((noinline)) double sample(const char *caller, const char *n
     check_dist(d, "ars_sample", name);
     int kept = errno;
     bool plain = ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P;
-    double value = plain ? ars__dist_sample(d, &ars__me.rng) : sample_latent(name, d);
+    double value = plain ? ars__dist_sample(d, &ars__me.rng) : ars__sample_at(ars__site_id(name, ARS_SITE_SAMPLE, d->kind), name, d, false);
     errno = kept;
     return value;
 }
 
 double ars_sample(const char *name, ars_dist d) {
     double drawn = quick(name, &d);
-    return isnan(drawn) ? sample(CALLER(sizeof d), name, &d) : drawn;
+    if (!isnan(drawn)) return drawn;
+    return name ? sample(CALLER(sizeof d), name, &d) : ars__sample_unnamed(ARS__CALLER_HERE(), sizeof d, &d);
 }
 
 static __attribute__((noinline)) double draw_nuisance(const char *caller, const ars_dist *d) {
@@ -195,6 +207,14 @@ static __attribute__((noinline)) double draw_nuisance(const char *caller, const 
 double ars_draw(ars_dist d) {
     double drawn = quick("nuisance", &d);
     return isnan(drawn) ? draw_nuisance(CALLER(sizeof d), &d) : drawn;
+}
+
+/* A generator that initialises itself draws before the first trace, where there is nothing to record. The seed is fixed: every
+ * process of every run, whatever its own seed, then has a generator in the same state. */
+double ars__outside_flat(void) {
+    if (!ars__me.has_outside) ars__rng_init(&ars__me.outside, 0, UINT64_MAX, UINT64_MAX);
+    ars__me.has_outside = true;
+    return ars__rng_uniform(&ars__me.outside);
 }
 
 /* ---- data ------------------------------------------------------------------------------------------------------------------ */
@@ -259,7 +279,7 @@ static __attribute__((noinline)) double observe(const char *caller, const char *
 }
 
 double ars_observe(const char *name, ars_dist d) {
-    double drawn = quick(name, &d);
+    double drawn = name ? quick(name, &d) : NAN;
     return isnan(drawn) ? observe(CALLER(sizeof d), name, &d) : drawn;
 }
 

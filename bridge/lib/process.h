@@ -17,7 +17,9 @@
 #include "handles.h"
 #include "kept.h"
 #include "loops.h"
+#include "policy.h"
 #include "role.h"
+#include "scopes.h"
 #include "shm.h"
 #include "sites.h"
 #include "snapshot.h"
@@ -56,6 +58,7 @@ struct ars__process {
     size_t told;
     struct ars__trace trace;
     struct ars__loops loops;
+    struct ars__scope scope;
 
     struct ars__snapshot *snapshot; /* in a snapshot and its continuations; NULL in a continuation in place */
     size_t root;                    /* depth of the loop that is being estimated; 0: none */
@@ -72,12 +75,15 @@ struct ars__process {
     atomic_bool is_owned; /* by a thread */
     struct ars__alive alive;
     struct ars__marks marks;
+    struct ars__policy policy;
     struct ars__handle_names handle_names;
     struct ars__site_table sites;
     struct ars__data data;
     struct ars__told_host told_host;
     struct ars__snapshots snapshots;
     struct ars__kept *kept; /* memory that a rewind leaves alone */
+    ars__rng outside;       /* for draws outside a trace */
+    bool has_outside;
 };
 _Static_assert(offsetof(struct ars__process, is_owned) <= ARS__PAGE, "what a continuation writes to must fit a page");
 

@@ -108,7 +108,7 @@ const char *ars__shown(const char *name, char *text, size_t size) {
     return text;
 }
 
-static void check_utf8(const char *name) {
+void ars__check_utf8(const char *name) {
     const unsigned char *at = (const unsigned char *)name;
     size_t left = strlen(name), n = 1;
     for (; left && (n = ars__utf8_sequence(at, left)); left -= n) at += n;
@@ -141,7 +141,7 @@ static uint32_t ask_host(const char *name, uint32_t path, enum ars_site_kind kin
     _Alignas(8) unsigned char body[sizeof(struct ars_wire_site) + ARS_WIRE_MAX_NAME + 16];
     char *address = (char *)body + sizeof(struct ars_wire_site);
     int n = 0, outer = 0;
-    check_utf8(name);
+    ars__check_utf8(name);
     if (path != NO_PATH) {
         const char *prefix = ars__site_address(path, &outer);
         n = snprintf(address, ARS_WIRE_MAX_NAME + 1, "%.*s/%s", outer, prefix, name);
