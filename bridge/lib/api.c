@@ -68,7 +68,7 @@ static bool next_trace(struct ars__origin origin) {
     bool alone = ars__me.role == ARS__ALONE;
     bool more = alone ? next_alone() : ars__worker_next();
     if (alone) ars__thread = more ? ARS__PLAIN : ARS__OWNER;
-    ars__me.origin = origin;
+    if (!alone) ars__path_root(&ars__me.kept->paths, &origin);
     errno = kept;
     return more;
 }

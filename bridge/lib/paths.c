@@ -90,7 +90,13 @@ static bool same_origin(const struct ars__origin *a, const struct ars__origin *b
     return a->sp == b->sp && a->return_to == b->return_to && a->frame_pointer == b->frame_pointer;
 }
 
-static void find_root(struct ars__paths *p, const struct ars__origin *origin) {
+/* Once per trace; the root's frame seldom moves. */
+NOT_SANITIZED void ars__path_root(struct ars__paths *p, const struct ars__origin *origin) {
+    if (same_origin(&p->origin, origin)) {
+        const uintptr_t above = *(const uintptr_t *)(p->root_cfa - 8);
+        if (p->root_return != above) p->root_return = above;
+        return;
+    }
     struct stack s = {1};
     struct frame f = {.return_to = origin->return_to, .sp = origin->sp, .rbp_at = (uintptr_t)&origin->frame_pointer};
     const bool is_main = !origin->return_to;
@@ -122,7 +128,7 @@ static struct ars__edge *edge_of(struct ars__paths *p, uint32_t from, uint64_t v
 
 /* Follows the tree. False: it does not know this path. Every load is between the draw and the root. */
 NOT_SANITIZED static bool follow(struct ars__paths *p, struct ars__call_at call, uint32_t *path) {
-    uintptr_t base = call.cfa, last = 0, last_return = 0;
+    uintptr_t base = call.cfa, frame_pointer = 0, last = 0, last_return = 0;
     const uintptr_t low = call.cfa - 16, high = p->to - 8;
     const struct ars__edge *first = edge_of(p, 0, call.return_to);
     if (!first->to) return false;
@@ -134,15 +140,17 @@ NOT_SANITIZED static bool follow(struct ars__paths *p, struct ars__call_at call,
             *path = step->next;
             return true;
         }
-        const uintptr_t where = base + (uintptr_t)(intptr_t)step->offset;
+        const uintptr_t from = step->kind == ARS__STEP_FROM ? frame_pointer : base;
+        const uintptr_t where = from + (uintptr_t)(intptr_t)step->offset;
         if (where < low || where - 8 > high || where % 8) return false;
         if (step->kind == ARS__STEP_ROOT) { /* where: its CFA */
             *path = step->next;
             return is_root(p, where, *(const uint64_t *)(where - 8)) && !is_root(p, last, last_return);
         }
         if (where > high) return false;
-        if (step->kind == ARS__STEP_BASE) {
+        if (step->kind != ARS__STEP_CALL) {
             base = *(const uint64_t *)where;
+            if (step->kind != ARS__STEP_REAL) frame_pointer = base;
             at = step->next;
             continue;
         }
@@ -156,6 +164,7 @@ NOT_SANITIZED static bool follow(struct ars__paths *p, struct ars__call_at call,
 
 /* ---- learning a path ---------------------------------------------------------------------------------------------------------------- */
 
+#define UNRELATED UINT32_MAX
 enum { MOST_FRAMES = 1 << 20, MOST_LEARNT = 1024 /* frames of a path in the tree */ };
 
 static void forget_all(struct ars__paths *p) {
@@ -177,9 +186,10 @@ struct lesson {
     struct ars__paths *p;
     bool going;             /* so far it can be learnt */
     uint32_t at;            /* the step that is reached; to be filled in, or known */
-    uintptr_t base;         /* of the tree, here */
-    uint32_t n_bases;       /* how often it was changed */
-    uint32_t rbp_base;      /* n_bases when the place of the frame pointer was a constant away from the base */
+    uintptr_t base, frame_pointer; /* in the tree, here */
+    uint32_t n_bases, n_pointers;  /* how often they were changed */
+    /* Their numbers when the place of the caller's frame pointer was a constant away from them; UNRELATED: from neither. */
+    uint32_t rbp_base, rbp_pointer;
     uint32_t n_frames;
 };
 
@@ -201,14 +211,15 @@ static void go_to(struct lesson *l, uintptr_t return_address) {
 static void put(struct lesson *l, unsigned kind, uintptr_t where, uint32_t next) {
     if (!l->going) return;
     struct ars__step *step = &l->p->steps[l->at];
-    const int64_t offset = kind == ARS__STEP_END ? 0 : (int64_t)(where - l->base);
+    const uintptr_t from = kind == ARS__STEP_FROM ? l->frame_pointer : l->base;
+    const int64_t offset = kind == ARS__STEP_END ? 0 : (int64_t)(where - from);
     if (offset != (int32_t)offset) {
         l->going = false;
     } else if (step->kind == ARS__STEP_NEW) {
         step->kind = kind;
         step->offset = (int32_t)offset;
         step->next = next;
-        if (kind == ARS__STEP_BASE) {
+        if (kind != ARS__STEP_CALL && kind != ARS__STEP_ROOT && kind != ARS__STEP_END) {
             step->next = l->p->n_steps++;
             l->p->steps[step->next].kind = ARS__STEP_NEW;
         }
@@ -217,9 +228,13 @@ static void put(struct lesson *l, unsigned kind, uintptr_t where, uint32_t next)
     }
 }
 
-static void put_base(struct lesson *l, uintptr_t where, uintptr_t base) {
-    put(l, ARS__STEP_BASE, where, 0);
+static void put_base(struct lesson *l, unsigned kind, uintptr_t where, uintptr_t base) {
+    put(l, kind, where, 0);
     if (!l->going) return;
+    if (kind != ARS__STEP_REAL) {
+        l->frame_pointer = base;
+        l->n_pointers++;
+    }
     l->at = l->p->steps[l->at].next;
     l->base = base;
     l->n_bases++;
@@ -228,16 +243,17 @@ static void put_base(struct lesson *l, uintptr_t where, uintptr_t base) {
 /* What its CFA is counted from. */
 static void put_frame(struct lesson *l, const struct frame *f) {
     if (!f->rule.from_rbp) return;
-    if (l->rbp_base != l->n_bases) l->going = false;
-    put_base(l, f->rbp_at, f->base);
-    if (f->rule.deref) put_base(l, f->base + (uintptr_t)(intptr_t)f->rule.offset, f->cfa);
+    const bool from_base = l->rbp_base == l->n_bases;
+    if (!from_base && l->rbp_pointer != l->n_pointers) l->going = false;
+    put_base(l, from_base ? ARS__STEP_BASE : ARS__STEP_FROM, f->rbp_at, f->base);
+    if (f->rule.deref) put_base(l, ARS__STEP_REAL, f->base + (uintptr_t)(intptr_t)f->rule.offset, f->cfa);
 }
 
-/* Where the caller's frame pointer is: a constant away from the base, or from an earlier one. */
+/* Where the caller's frame pointer is: a constant away from the base, or from the frame pointer. */
 static void note_frame_pointer(struct lesson *l, const struct ars__unwind_rule *rule) {
-    const bool from_base = rule->rbp == ARS__RBP_AT_CFA || (rule->rbp == ARS__RBP_AT_RBP && rule->from_rbp && !rule->deref);
-    if (from_base) l->rbp_base = l->n_bases;
-    if (rule->rbp == ARS__RBP_AT_RBP && !from_base) l->rbp_base = UINT32_MAX;
+    if (rule->rbp == ARS__RBP_SAME) return;
+    l->rbp_base = rule->rbp == ARS__RBP_AT_CFA ? l->n_bases : UNRELATED;
+    l->rbp_pointer = rule->rbp == ARS__RBP_AT_RBP && rule->from_rbp ? l->n_pointers : UNRELATED;
 }
 
 /* The return addresses of a path, innermost first. A cycle in it is recursion, and is left out: a descent of any depth
@@ -299,7 +315,7 @@ static unsigned unwind(struct lesson *l, struct ars__call_at call, struct folded
 
 static uint32_t learn(struct ars__paths *p, struct ars__call_at call, bool on_stack) {
     if (!has_room(p)) forget_all(p);
-    struct lesson lesson = {.p = p, .going = on_stack, .base = call.cfa};
+    struct lesson lesson = {.p = p, .going = on_stack, .base = call.cfa, .rbp_pointer = UNRELATED};
     struct folded list = {.n = 0};
     uintptr_t root = 0;
     p->unwound++;
@@ -311,8 +327,7 @@ static uint32_t learn(struct ars__paths *p, struct ars__call_at call, bool on_st
     return path;
 }
 
-uint32_t ars__path_of(struct ars__paths *p, const struct ars__origin *origin, struct ars__call_at call) {
-    if (!same_origin(&p->origin, origin)) find_root(p, origin);
+uint32_t ars__path_of(struct ars__paths *p, struct ars__call_at call) {
     const bool on_stack = on_root_stack(p, call.cfa - 16);
     uint32_t path;
     return on_stack && p->n_steps && follow(p, call, &path) ? path : learn(p, call, on_stack);
@@ -329,6 +344,7 @@ struct ars__place *ars__place_of(struct ars__paths *p, uint32_t path, uint32_t s
         if (p->n_places >= ARS__MOST_PLACES / 2) {
             memset(p->places, 0, sizeof p->places);
             p->n_places = 0;
+            return ars__place_of(p, path, scope, loop, dist);
         }
         p->n_places++;
         *e = (struct ars__place){path + 1, scope, loop, dist, ARS__PLACE_UNKNOWN};

@@ -5,13 +5,15 @@
  * loads, which branches on nothing but the return addresses that it finds. These sequences form a tree:
  *
  *     CALL  load the return address at base + offset; go on at the child for its value
- *     BASE  the frame pointer (or the stack's old place) is stored at base + offset: it becomes the base
+ *     BASE  the frame pointer of the next frame is stored at base + offset: it becomes the base
+ *     FROM  the same, stored at the last frame pointer + offset
+ *     REAL  the CFA is stored at base + offset, in a function that aligns its stack: it becomes the base
  *     ROOT  the frame whose CFA is base + offset is the root's, if it is in the right place: the path is known
  *     END   the tables know nothing about this return address: the path is known as far as it goes
  *
  * base begins as the CFA of the call into libars. A frame of fixed size, counted from the stack pointer, needs no step of its
  * own: its CFA is the last one plus a constant. One that is counted from the frame pointer (alloca, variable arrays, -O0)
- * has a BASE step. By induction over the frames, every load in the tree is at the place where unwinding by the tables
+ * has a BASE or FROM step. By induction over the frames, every load in the tree is at the place where unwinding by the tables
  * would have found the same word, so following the tree is unwinding: nothing is guessed, and no two paths are confused. */
 #ifndef ARS_LIB_PATHS_H
 #define ARS_LIB_PATHS_H
@@ -55,9 +57,9 @@ static inline struct ars__origin ars__origin_here(const void *frame, const void 
 }
 
 struct ars__step {
-    enum { ARS__STEP_NEW, ARS__STEP_CALL, ARS__STEP_BASE, ARS__STEP_ROOT, ARS__STEP_END } kind;
+    enum { ARS__STEP_NEW, ARS__STEP_CALL, ARS__STEP_BASE, ARS__STEP_FROM, ARS__STEP_REAL, ARS__STEP_ROOT, ARS__STEP_END } kind;
     int32_t offset;
-    uint32_t next; /* BASE: the step that follows; ROOT and END: the path */
+    uint32_t next; /* BASE, FROM, REAL: the step that follows; ROOT and END: the path */
 };
 struct ars__edge {
     uint64_t value;
@@ -89,8 +91,10 @@ struct ars__paths {
     uint64_t words[ARS__PATH_WORDS];
 };
 
+/* A trace begins here. */
+void ars__path_root(struct ars__paths *p, const struct ars__origin *origin);
 /* The path of a call, as an index of `paths` that holds until the next call of this function. */
-uint32_t ars__path_of(struct ars__paths *p, const struct ars__origin *origin, struct ars__call_at call);
+uint32_t ars__path_of(struct ars__paths *p, struct ars__call_at call);
 
 /* The place of a path in its surroundings. A new one has this for its site. */
 #define ARS__PLACE_UNKNOWN 0xfffffffeu

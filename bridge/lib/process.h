@@ -17,7 +17,6 @@
 #include "handles.h"
 #include "kept.h"
 #include "loops.h"
-#include "paths.h"
 #include "policy.h"
 #include "role.h"
 #include "scopes.h"
@@ -76,7 +75,6 @@ struct ars__process {
     atomic_bool is_owned; /* by a thread */
     struct ars__alive alive;
     struct ars__marks marks;
-    struct ars__origin origin; /* of the trace */
     struct ars__policy policy;
     struct ars__handle_names handle_names;
     struct ars__site_table sites;

@@ -108,7 +108,7 @@ static uint32_t site_of(struct ars__call_at at, enum ars__call call, const ars_d
     struct ars__paths *p = &ars__me.kept->paths;
     const struct ars__loop *top = ars__top(&ars__me.loops);
     const uint32_t loop_id = top ? top->site_id : ARS_NO_SITE;
-    const uint32_t path = ars__path_of(p, &ars__me.origin, at);
+    const uint32_t path = ars__path_of(p, at);
     struct ars__place *place = ars__place_of(p, path, ars__me.scope.node, loop_id, d->kind << 8 | call);
     if (place->site_id == ARS__PLACE_UNKNOWN) place->site_id = name_site(path, loop_id, call, d);
     return place->site_id;

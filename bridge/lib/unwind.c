@@ -207,7 +207,7 @@ enum { RBP = 6, RSP = 7, RETURN = 16, MOST_REMEMBERED = 8 };
 
 struct row {
     struct ars__unwind_rule rule;
-    bool odd; /* something that we do not follow */
+    bool odd_cfa, odd; /* something that we do not follow: about the CFA, about registers */
 };
 
 struct machine {
@@ -230,7 +230,7 @@ static bool simple_expression(struct reader *r, int32_t *offset, bool *deref) {
 }
 
 static void set_cfa(struct row *row, uint64_t reg, int64_t offset) {
-    row->odd |= reg != RBP && reg != RSP;
+    row->odd_cfa = reg != RBP && reg != RSP;
     row->rule.from_rbp = reg == RBP;
     row->rule.deref = false;
     row->rule.offset = (int32_t)offset;
@@ -256,7 +256,7 @@ static void by_expression(struct row *row, unsigned op, struct reader *r) {
     const uint64_t reg = op == 0x0f ? RSP : uleb(r);
     const bool simple = simple_expression(r, &offset, &deref);
     if (op == 0x0f) {
-        row->odd |= !simple;
+        row->odd_cfa = !simple;
         row->rule.from_rbp = true;
         row->rule.deref = deref;
         row->rule.offset = offset;
@@ -341,11 +341,11 @@ static void about_others(struct machine *m, unsigned op, struct reader *r) {
         break;
     case 0x0e: /* def_cfa_offset */
         row->rule.offset = (int32_t)uleb(r);
-        row->odd |= row->rule.deref;
+        row->odd_cfa |= row->rule.deref;
         break;
     case 0x13: /* def_cfa_offset_sf */
         row->rule.offset = (int32_t)(sleb(r) * m->d->data_align);
-        row->odd |= row->rule.deref;
+        row->odd_cfa |= row->rule.deref;
         break;
     case 0x0f:
     case 0x10:
@@ -399,7 +399,7 @@ bool ars__unwind_find(uintptr_t return_address, struct ars__unwind_rule *rule) {
     m.at = d.from;
     follow(&m, d.own, address);
     *rule = m.row.rule;
-    return !m.row.odd;
+    return !m.row.odd && !m.row.odd_cfa;
 }
 
 #else
