@@ -18,7 +18,7 @@ from build_helpers import ROOT, Builder, Variant
 from scipy import special, stats
 
 import ars
-from ars.columns import SiteKind
+from ars._native import SiteKind
 
 HERE = Path(__file__).resolve().parent / "adapters"
 PAGE = (ROOT / "docs" / "adapters.md").read_text()
