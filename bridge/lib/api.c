@@ -59,7 +59,7 @@ static bool next_alone(void) {
     return true;
 }
 
-bool ars_next_trace(void) {
+static bool next_trace(struct ars__origin origin) {
     int kept = errno;
     if (ars__me.role != ARS__FOREIGN) ars__thread_claim();
     if (ars__me.role == ARS__UNDECIDED) decide();
@@ -68,14 +68,20 @@ bool ars_next_trace(void) {
     bool alone = ars__me.role == ARS__ALONE;
     bool more = alone ? next_alone() : ars__worker_next();
     if (alone) ars__thread = more ? ARS__PLAIN : ARS__OWNER;
+    if (!alone) ars__path_root(&ars__me.kept->paths, &origin);
     errno = kept;
     return more;
+}
+
+bool ars_next_trace(void) {
+    return next_trace(ars__origin_here(__builtin_frame_address(0), __builtin_return_address(0)));
 }
 
 int ars_main(int argc, char **argv, void (*model)(void *), void *user) {
     (void)argc;
     (void)argv;
-    while (ars_next_trace()) model(user);
+    const struct ars__origin here = ars__origin_here(__builtin_frame_address(0), NULL);
+    while (next_trace(here)) model(user);
     return 0;
 }
 
@@ -140,7 +146,14 @@ static void record_params(struct ars_wire_sample *record, const ars_dist *prior)
     record->n_params = (uint16_t)(size / 8);
 }
 
-double ars__sample_at(uint32_t site_id, const char *name, const ars_dist *prior, bool inside) {
+_Noreturn static void fail_draw(uint32_t site_id, double value, double log_p, double log_q) {
+    int n;
+    const char *address = ars__site_address(site_id, &n);
+    ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.*s\"): the draw is %g with log p = %g and log q = %g",
+              n > 200 ? 200 : n, address, value, log_p, log_q);
+}
+
+double ars__sample_at(uint32_t site_id, const ars_dist *prior, bool inside) {
     struct ars__trace *t = &ars__me.trace;
     uint32_t instance = ars__instance_take(site_id);
     ars_dist proposal = *prior;
@@ -155,8 +168,7 @@ double ars__sample_at(uint32_t site_id, const char *name, const ars_dist *prior,
     double log_p = is_prior && ars__continuing() ? 0 : ars__dist_log_density(prior, value);
     double log_q = is_prior ? log_p : given ? 0 : ars__dist_log_density(&proposal, value);
     if (!isfinite(value) || !isfinite(log_q) || isnan(log_p))
-        ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.80s\"): the draw is %g with log p = %g and log q = %g", name, value,
-                  log_p, log_q);
+        fail_draw(site_id, value, log_p, log_q);
     const struct ars__loop *top = ars__top(&ars__me.loops);
     struct ars_wire_sample record = {.site_id = site_id,
                                      .instance = instance,
@@ -184,7 +196,7 @@ static __attribute__((noinline)) double sample(const char *caller, const char *n
     check_dist(d, "ars_sample", name);
     int kept = errno;
     bool plain = ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P;
-    double value = plain ? ars__dist_sample(d, &ars__me.rng) : ars__sample_at(ars__site_id(name, ARS_SITE_SAMPLE, d->kind), name, d, false);
+    double value = plain ? ars__dist_sample(d, &ars__me.rng) : ars__sample_at(ars__site_id(name, ARS_SITE_SAMPLE, d->kind), d, false);
     errno = kept;
     return value;
 }
@@ -192,7 +204,10 @@ static __attribute__((noinline)) double sample(const char *caller, const char *n
 double ars_sample(const char *name, ars_dist d) {
     double drawn = quick(name, &d);
     if (!isnan(drawn)) return drawn;
-    return name ? sample(CALLER(sizeof d), name, &d) : ars__sample_unnamed(ARS__CALLER_HERE(), sizeof d, &d);
+    if (name) return sample(CALLER(sizeof d), name, &d);
+    drawn = ars__sample_unnamed(ARS__CALL_HERE(), CALLER(sizeof d), &d);
+    ARS__KEEP_FRAME();
+    return drawn;
 }
 
 static __attribute__((noinline)) double draw_nuisance(const char *caller, const ars_dist *d) {

@@ -1,0 +1,207 @@
+/* names.c: names of call paths.
+ *
+ * A path is named by its functions and, for each, by which of its calls it is in: "decay#2>isotropic#1" is in decay, at its
+ * second call of isotropic, and there at the first draw. Addresses and line numbers are not in the name, so that it survives a
+ * rebuild, other flags and edits elsewhere.
+ *
+ * "Second" counts the places in the source of decay from which isotropic is called, by line and column; without debug
+ * information, by address. Only calls of the same function count: others may be inlined, folded or dropped without a trace.
+ * Functions have the same name here if they differ in parameters or template arguments only. All functions of libars that
+ * draw (ars_flat, ars_sample) count as one, so that two draws in one function differ. An indirect call is counted among the
+ * indirect calls and the calls of virtual functions: one compiler calls through the table, another one knows the target.
+ *
+ * The calls of a function are those in its machine code, found by decoding it, and those that were inlined, which debug
+ * information lists. They are collected from all copies of the function in its compilation unit: out of line, inlined, and
+ * clones such as decay.part.0.
+ *
+ * A tail call leaves no frame. It shows as a call whose target is not the function of the next frame; if the target jumps to
+ * that function, or to one that does, it is put back.
+ *
+ * Functions of libars and all that is outside main are left out: the path ends at the function that draws. Of a chain of functions
+ * of the standard library only the first is shown, without a number, because the others differ between its versions. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffer.h"
+#include "module.h"
+#include "names.h"
+
+enum { MOST_LEVELS = 256, MOST_INLINED = 64 };
+
+static struct host_module *modules; /* that were asked for: a cache, which can be forgotten at any time */
+
+static struct host_module *module_of(const char *path) {
+    for (struct host_module *m = modules; m; m = m->next)
+        if (!strcmp(m->path, path)) return m;
+    struct host_module *m = host_module_open(path);
+    m->next = modules;
+    modules = m;
+    return m;
+}
+
+void host_names_forget(void) {
+    while (modules) {
+        struct host_module *m = modules;
+        modules = m->next;
+        host_module_close(m);
+    }
+}
+
+const char *host_names_quality_word(enum host_names_quality quality) {
+    static const char *const words[] = {"unreadable", "stripped", "symbols", "debug"};
+    return quality <= HOST_NAMES_DEBUG ? words[quality] : "unreadable";
+}
+
+/* ---- the order of a call ------------------------------------------------------------------------------------------------ */
+
+static bool starts(const char *text, const char *with) {
+    return !strncmp(text, with, strlen(with));
+}
+
+static bool is_ours(const char *name) {
+    return starts(name, "ars_") || starts(name, "ars::");
+}
+
+static bool is_draw(const char *name) {
+    const char *rest = starts(name, "ars_") ? name + 4 : starts(name, "ars::") ? name + 5 : "";
+    return starts(rest, "flat") || starts(rest, "sample");
+}
+
+static bool is_standard(const char *name) {
+    return starts(name, "std::") || starts(name, "__gnu_cxx::");
+}
+
+static bool same(const char *a, const char *b) {
+    return a && b && (!strcmp(a, b) || (is_draw(a) && is_draw(b)));
+}
+
+/* What is called from a level. */
+struct callee {
+    const char *name; /* NULL: nobody knows */
+    bool is_virtual, indirect;
+};
+
+enum kind { DIRECT = 1, THROUGH = 2 };
+
+/* The places up to and including the level's own from which such a call is made; all of them, if `all`. */
+static size_t count(const struct host_level *level, const struct callee *callee, enum kind kind, bool all) {
+    const struct host_function *f = level->function;
+    size_t n = 0;
+    uint64_t line = 0;
+    uint32_t column = 0;
+    for (size_t i = 0; i < f->n_sites; i++) {
+        const struct host_site *site = &f->sites[i];
+        if (!all && (site->line > level->line || (site->line == level->line && site->column > level->column))) break;
+        bool direct = site->callee && same(site->callee, callee->name);
+        bool through = !site->callee || site->is_virtual;
+        if (kind == DIRECT ? !direct : !through) continue;
+        if (n && site->line == line && site->column == column) continue;
+        line = site->line;
+        column = site->column;
+        n++;
+    }
+    return n;
+}
+
+static size_t order(const struct host_level *level, const struct callee *callee) {
+    size_t n = 0;
+    if (callee->is_virtual)
+        n = count(level, callee, THROUGH, false);
+    else if (callee->indirect)
+        n = count(level, callee, DIRECT, true) + count(level, callee, THROUGH, false);
+    else if (callee->name)
+        n = count(level, callee, DIRECT, false);
+    return n ? n : 1;
+}
+
+/* ---- the path --------------------------------------------------------------------------------------------------------------- */
+
+struct step {
+    struct host_level level;
+    struct callee callee;
+};
+
+struct path {
+    struct step steps[MOST_LEVELS]; /* innermost first */
+    size_t n;
+};
+
+static void add_levels(struct path *path, const struct host_level *levels, size_t n, struct callee callee) {
+    for (size_t i = 0; i < n && path->n < MOST_LEVELS; i++) {
+        path->steps[path->n++] = (struct step){levels[i], callee};
+        callee = (struct callee){levels[i].function->name, levels[i].is_virtual, false};
+    }
+}
+
+/* One frame: the functions that it is in, and whom it calls. */
+static void add_frame(struct path *path, const struct host_frame *frame) {
+    struct host_module *m = module_of(frame->module);
+    struct host_call call = {.at = frame->offset ? frame->offset - 1 : 0, .indirect = true};
+    bool known = m->readable && host_code_before(&m->elf, frame->offset, &call);
+    const char *target = known ? host_module_callee(m, &call, NULL) : NULL;
+    struct callee callee = {target, false, known && !target};
+    if (path->n) {
+        const struct host_level *inner = &path->steps[path->n - 1].level;
+        callee.name = inner->function->name;
+        callee.is_virtual = inner->is_virtual;
+    }
+    struct host_level levels[MOST_INLINED];
+    add_levels(path, levels, host_module_levels(m, call.at, levels, MOST_INLINED), callee);
+}
+
+/* ---- its text ----------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const unsigned char *text, size_t n) {
+    uint64_t h = 14695981039346656037u;
+    for (size_t i = 0; i < n; i++) h = (h ^ text[i]) * 1099511628211u;
+    return h;
+}
+
+/* Puts a hash in the place of as many outer functions as must go. */
+static void shorten(struct buffer *whole, char *text, size_t size) {
+    const char *all = (const char *)whole->data;
+    size_t room = size - sizeof "~0123456789abcdef>", from = whole->size - 1 - room;
+    const char *next = NULL;
+    for (const char *mark = strchr(all, '>'); mark; mark = strchr(mark + 1, '>'))
+        if ((size_t)(mark - all) + 1 >= from) {
+            next = mark + 1;
+            break;
+        }
+    if (!next) next = all + from; /* one long name: its end */
+    snprintf(text, size, "~%016llx>%s", (unsigned long long)hash_of(whole->data, (size_t)(next - all)), next);
+}
+
+enum host_names_quality host_names_of_path(const struct host_frame *frames, size_t n, char *text, size_t size) {
+    struct path *path = host_grow(NULL, sizeof *path);
+    path->n = 0;
+    for (size_t i = 0; i < n && path->n < MOST_LEVELS; i++) add_frame(path, &frames[i]);
+    size_t outermost = path->n;
+    for (size_t i = 0; i < path->n; i++)
+        if (!strcmp(path->steps[i].level.function->name, "main")) outermost = i + 1;
+
+    enum host_names_quality quality = HOST_NAMES_DEBUG;
+    struct buffer whole = {0};
+    bool standard = false;
+    for (size_t i = outermost; i-- > 0;) {
+        const struct step *step = &path->steps[i];
+        const char *name = step->level.function->name;
+        bool inside = standard;
+        standard = is_standard(name);
+        if (is_ours(name) || (inside && standard)) continue;
+        char number[32] = "";
+        if (!standard) snprintf(number, sizeof number, "#%zu", order(&step->level, &step->callee));
+        if (whole.size) host_buffer_add(&whole, ">", 1);
+        host_buffer_add(&whole, name, strlen(name));
+        host_buffer_add(&whole, number, strlen(number));
+        if (step->level.quality < quality) quality = step->level.quality;
+    }
+    host_buffer_add(&whole, "", 1);
+    if (whole.size <= size)
+        memcpy(text, whole.data, whole.size);
+    else
+        shorten(&whole, text, size);
+    host_buffer_free(&whole);
+    free(path);
+    return n ? quality : HOST_NAMES_UNREADABLE;
+}
