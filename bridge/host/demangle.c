@@ -340,3 +340,26 @@ void host_name_add(const char *name, char *text, size_t size) {
     }
     put(&r, name, strcspn(name, "<"));
 }
+
+/* ---- kinds of names ---------------------------------------------------------------------------------------------------- */
+
+static bool starts(const char *text, const char *with) {
+    return !strncmp(text, with, strlen(with));
+}
+
+bool host_name_is_ours(const char *name) {
+    return starts(name, "ars_") || starts(name, "ars::");
+}
+
+bool host_name_is_draw(const char *name) {
+    const char *rest = starts(name, "ars_") ? name + 4 : starts(name, "ars::") ? name + 5 : "";
+    return starts(rest, "flat") || starts(rest, "sample");
+}
+
+bool host_name_is_standard(const char *name) {
+    return starts(name, "std::") || starts(name, "__gnu_cxx::");
+}
+
+bool host_same_name(const char *a, const char *b) {
+    return !strcmp(a, b) || (host_name_is_draw(a) && host_name_is_draw(b));
+}

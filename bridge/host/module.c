@@ -5,6 +5,7 @@
 
 #include "buffer.h"
 #include "demangle.h"
+#include "dwarf.h"
 #include "module.h"
 
 enum { LONGEST = 512 }; /* name of a function */
@@ -129,7 +130,8 @@ static void scan(struct host_module *m, struct host_function *f, uint64_t start,
         bool jump = call.transfer == HOST_JUMP;
         if (jump && (call.indirect || (call.target >= start && call.target < end))) continue;
         const char *symbol, *callee = host_module_callee(m, &call, &symbol);
-        if (jump && (!symbol || callee == f->name)) continue; /* to a part of itself */
+        bool part = symbol && (strstr(symbol, ".part.") || strstr(symbol, ".cold")) && callee == f->name;
+        if (part || (jump && !symbol)) continue; /* the rest of itself, or no function */
         host_function_add(f, (struct host_site){.line = call.at, .callee = callee});
     }
 }
@@ -168,6 +170,8 @@ static struct host_function *by_offset(struct host_module *m, uint64_t address) 
 
 size_t host_module_levels(struct host_module *m, uint64_t address, struct host_level *levels, size_t most) {
     if (!most) return 0;
+    size_t n = m->dwarf ? host_dwarf_levels(m, address, levels, most) : 0;
+    if (n) return n;
     struct host_level level = {.module = m, .line = address};
     const struct host_symbol *symbol = m->readable ? host_elf_symbol(&m->elf, address) : NULL;
     uint64_t start, end;
@@ -196,10 +200,12 @@ struct host_module *host_module_open(const char *path) {
     host_demangle(slash ? slash + 1 : path, base, sizeof base);
     m->base = host_module_intern(m, base);
     m->readable = host_elf_open(&m->elf, path);
+    m->dwarf = m->readable ? host_dwarf_open(&m->elf) : NULL;
     return m;
 }
 
 void host_module_close(struct host_module *m) {
+    if (m->dwarf) host_dwarf_close(m->dwarf);
     if (m->readable) host_elf_close(&m->elf);
     while (m->functions) {
         struct host_function *f = m->functions;

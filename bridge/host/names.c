@@ -24,8 +24,10 @@
 #include <string.h>
 
 #include "buffer.h"
+#include "demangle.h"
 #include "module.h"
 #include "names.h"
+#include "tail.h"
 
 enum { MOST_LEVELS = 256, MOST_INLINED = 64 };
 
@@ -55,27 +57,6 @@ const char *host_names_quality_word(enum host_names_quality quality) {
 
 /* ---- the order of a call ------------------------------------------------------------------------------------------------ */
 
-static bool starts(const char *text, const char *with) {
-    return !strncmp(text, with, strlen(with));
-}
-
-static bool is_ours(const char *name) {
-    return starts(name, "ars_") || starts(name, "ars::");
-}
-
-static bool is_draw(const char *name) {
-    const char *rest = starts(name, "ars_") ? name + 4 : starts(name, "ars::") ? name + 5 : "";
-    return starts(rest, "flat") || starts(rest, "sample");
-}
-
-static bool is_standard(const char *name) {
-    return starts(name, "std::") || starts(name, "__gnu_cxx::");
-}
-
-static bool same(const char *a, const char *b) {
-    return a && b && (!strcmp(a, b) || (is_draw(a) && is_draw(b)));
-}
-
 /* What is called from a level. */
 struct callee {
     const char *name; /* NULL: nobody knows */
@@ -93,7 +74,7 @@ static size_t count(const struct host_level *level, const struct callee *callee,
     for (size_t i = 0; i < f->n_sites; i++) {
         const struct host_site *site = &f->sites[i];
         if (!all && (site->line > level->line || (site->line == level->line && site->column > level->column))) break;
-        bool direct = site->callee && same(site->callee, callee->name);
+        bool direct = site->callee && callee->name && host_same_name(site->callee, callee->name);
         bool through = !site->callee || site->is_virtual;
         if (kind == DIRECT ? !direct : !through) continue;
         if (n && site->line == line && site->column == column) continue;
@@ -106,6 +87,7 @@ static size_t count(const struct host_level *level, const struct callee *callee,
 
 static size_t order(const struct host_level *level, const struct callee *callee) {
     size_t n = 0;
+    if (!level->line) return 0; /* one instruction for several calls */
     if (callee->is_virtual)
         n = count(level, callee, THROUGH, false);
     else if (callee->indirect)
@@ -125,6 +107,7 @@ struct step {
 struct path {
     struct step steps[MOST_LEVELS]; /* innermost first */
     size_t n;
+    bool in_part; /* the last function is a part of one, cut off by the compiler */
 };
 
 static void add_levels(struct path *path, const struct host_level *levels, size_t n, struct callee callee) {
@@ -134,20 +117,50 @@ static void add_levels(struct path *path, const struct host_level *levels, size_
     }
 }
 
+/* The functions between the one that a frame calls and the next inner one: they ended with a jump. */
+static void add_tails(struct path *path, struct host_module *m, const char *symbol, struct callee *callee) {
+    struct host_tail tails[HOST_MOST_TAILS];
+    const char *name = callee->name ? callee->name : "ars_flat";
+    struct host_module *inside = path->n ? path->steps[path->n - 1].level.module : m;
+    size_t n = host_tails(inside, symbol, name, tails);
+    if (!n && inside != m) n = host_tails(inside = m, symbol, name, tails);
+    if (n) callee->name = name;
+    for (size_t i = n; i-- > 0;) {
+        struct host_level levels[MOST_INLINED];
+        size_t n_levels = host_module_levels(inside, tails[i].jump.at, levels, MOST_INLINED);
+        if (tails[i].ambiguous)
+            for (size_t k = 0; k < n_levels; k++) levels[k].line = 0;
+        callee->indirect = tails[i].jump.indirect;
+        add_levels(path, levels, n_levels, *callee);
+        const struct host_level *outer = &levels[n_levels - 1];
+        *callee = (struct callee){outer->function->name, outer->is_virtual, false};
+    }
+}
+
 /* One frame: the functions that it is in, and whom it calls. */
 static void add_frame(struct path *path, const struct host_frame *frame) {
     struct host_module *m = module_of(frame->module);
     struct host_call call = {.at = frame->offset ? frame->offset - 1 : 0, .indirect = true};
     bool known = m->readable && host_code_before(&m->elf, frame->offset, &call);
-    const char *target = known ? host_module_callee(m, &call, NULL) : NULL;
+    const char *symbol = NULL, *target = known ? host_module_callee(m, &call, &symbol) : NULL;
     struct callee callee = {target, false, known && !target};
     if (path->n) {
         const struct host_level *inner = &path->steps[path->n - 1].level;
         callee.name = inner->function->name;
         callee.is_virtual = inner->is_virtual;
+    } else if (target && !host_name_is_ours(target)) {
+        callee.name = NULL; /* a draw, by way of the target */
     }
+    if (symbol && (!callee.name || !host_same_name(target, callee.name))) add_tails(path, m, symbol, &callee);
+    if (!callee.name) callee.name = target;
+
     struct host_level levels[MOST_INLINED];
-    add_levels(path, levels, host_module_levels(m, call.at, levels, MOST_INLINED), callee);
+    size_t n = host_module_levels(m, call.at, levels, MOST_INLINED);
+    bool whole = path->in_part && n && callee.name == levels[0].function->name; /* the rest of that function */
+    if (whole) callee.indirect = false;
+    add_levels(path, levels + whole, n - whole, callee);
+    const struct host_symbol *here = m->readable ? host_elf_symbol(&m->elf, call.at) : NULL;
+    path->in_part = here && strstr(here->name, ".part.");
 }
 
 /* ---- its text ----------------------------------------------------------------------------------------------------------------- */
@@ -174,7 +187,7 @@ static void shorten(struct buffer *whole, char *text, size_t size) {
 
 enum host_names_quality host_names_of_path(const struct host_frame *frames, size_t n, char *text, size_t size) {
     struct path *path = host_grow(NULL, sizeof *path);
-    path->n = 0;
+    path->n = 0, path->in_part = false;
     for (size_t i = 0; i < n && path->n < MOST_LEVELS; i++) add_frame(path, &frames[i]);
     size_t outermost = path->n;
     for (size_t i = 0; i < path->n; i++)
@@ -187,8 +200,8 @@ enum host_names_quality host_names_of_path(const struct host_frame *frames, size
         const struct step *step = &path->steps[i];
         const char *name = step->level.function->name;
         bool inside = standard;
-        standard = is_standard(name);
-        if (is_ours(name) || (inside && standard)) continue;
+        standard = host_name_is_standard(name);
+        if (host_name_is_ours(name) || (inside && standard)) continue;
         char number[32] = "";
         if (!standard) snprintf(number, sizeof number, "#%zu", order(&step->level, &step->callee));
         if (whole.size) host_buffer_add(&whole, ">", 1);

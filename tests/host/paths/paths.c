@@ -2,8 +2,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-double ars_flat(void);
-double ars_sample(const char *name, double mean);
+#if defined(__has_attribute) && __has_attribute(nomerge)
+#define NO_MERGE __attribute__((nomerge)) /* as in ars.h */
+#else
+#define NO_MERGE
+#endif
+
+NO_MERGE double ars_flat(void);
+NO_MERGE double ars_sample(const char *name, double mean);
 
 #define PAIR(x) ((x) + ars_flat() + ars_flat())
 

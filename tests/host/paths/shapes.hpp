@@ -2,8 +2,14 @@
 #pragma once
 #include <vector>
 
-extern "C" double ars_flat(void);
-extern "C" double ars_sample(const char *name, double mean);
+#if defined(__has_attribute) && __has_attribute(nomerge)
+#define NO_MERGE __attribute__((nomerge)) /* as in ars.h */
+#else
+#define NO_MERGE
+#endif
+
+extern "C" NO_MERGE double ars_flat(void);
+extern "C" NO_MERGE double ars_sample(const char *name, double mean);
 
 namespace detector {
 template <class T> T smear(T x) {
