@@ -43,8 +43,7 @@ namespace Pythia8 {
 using Children = vector<HelicityParticle>;
 
 bool TauDecays::decay(int tau, Event &event) {
-    static auto *const original =
-        pythias<bool(TauDecays *, int, Event &)>("_ZN7Pythia89TauDecays5decayEiRNS_5EventE");
+    static auto *const original = pythias<bool(TauDecays *, int, Event &)>("_ZN7Pythia89TauDecays5decayEiRNS_5EventE");
     ars_loop loop = ARS_LOOP("tau decay");
     ars_loop *const outer = current;
     current = &loop;

@@ -12,19 +12,24 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <vector>
+
+#ifndef TAU_XMLDOC
+#error "compile with -DTAU_XMLDOC=\"...\", the folder share/Pythia8/xmldoc of the wheel"
+#endif
 
 namespace {
 
 /* ---- the calorimeter -------------------------------------------------------------------------------------------------- */
 
-constexpr int CELLS = 6;            /* per side */
-constexpr double PITCH = 0.05;      /* of a cell, in units of slope */
-constexpr double SHOWER = 0.03;     /* standard deviation of a shower's profile, in the same units */
-constexpr double NOISE = 1.0;       /* GeV per cell */
-constexpr double STOCHASTIC = 1.0;  /* standard deviation per sqrt(GeV) */
-constexpr double MIP = 1.5;         /* GeV that a muon leaves in each layer */
-constexpr double EARLY = 0.3;       /* share of a hadron's energy that stays in the electromagnetic layer */
+constexpr int CELLS = 6;           /* per side */
+constexpr double PITCH = 0.05;     /* of a cell, in units of slope */
+constexpr double SHOWER = 0.03;    /* standard deviation of a shower's profile, in the same units */
+constexpr double NOISE = 1.0;      /* GeV per cell */
+constexpr double STOCHASTIC = 1.0; /* standard deviation per sqrt(GeV) */
+constexpr double MIP = 1.5;        /* GeV that a muon leaves in each layer */
+constexpr double EARLY = 0.3;      /* share of a hadron's energy that stays in the electromagnetic layer */
 
 struct Calorimeter {
     enum Layer { em, hadronic };
@@ -33,7 +38,9 @@ struct Calorimeter {
     /* The share of a shower at slope `at` in each row or column. */
     static std::array<double, CELLS> profile(double at) {
         std::array<double, CELLS> share;
-        const auto below = [at](int edge) { return 0.5 * std::erfc((at - (edge - CELLS / 2) * PITCH) / SHOWER / std::sqrt(2.)); };
+        const auto below = [at](int edge) {
+            return 0.5 * std::erfc((at - (edge - CELLS / 2) * PITCH) / SHOWER / std::sqrt(2.));
+        };
         for (int i = 0; i < CELLS; ++i) share[i] = below(i + 1) - below(i);
         return share;
     }
@@ -55,7 +62,8 @@ struct Calorimeter {
 
     void measure() const {
         std::array<double, 2 * CELLS * CELLS> error;
-        for (size_t i = 0; i < energy.size(); ++i) error[i] = std::sqrt(NOISE * NOISE + STOCHASTIC * STOCHASTIC * energy[i]);
+        for (size_t i = 0; i < energy.size(); ++i)
+            error[i] = std::sqrt(NOISE * NOISE + STOCHASTIC * STOCHASTIC * energy[i]);
         ars::observe_normals("calorimeter", energy.data(), error.data(), energy.size(), nullptr);
     }
 };
@@ -63,15 +71,33 @@ struct Calorimeter {
 /* ---- the decay channel ------------------------------------------------------------------------------------------------ */
 
 /* Pythia picks the channel with numbers of its own: ten of them, of which the last counts. One latent says the same, so we
- * draw it from Pythia's table of branching ratios and leave Pythia no other choice. */
-void choose_channel(Pythia8::ParticleDataEntry &tau) {
+ * draw it from Pythia's table of branching ratios and leave Pythia no other choice. Channels with more than MOST particles
+ * are left out (7 of 100 decays): their acceptance falls to 1/400. */
+class Channels {
+  public:
+    static constexpr int MOST = 4; /* with the neutrino */
+
+    explicit Channels(Pythia8::ParticleDataEntry &tau) : tau(tau) {
+        double sum = 0;
+        for (int i = 0; i < tau.sizeChannels(); ++i) {
+            if (tau.channel(i).multiplicity() > MOST) continue;
+            table.push_back(i);
+            ratio.push_back(tau.channel(i).bRatio());
+            sum += ratio.back();
+        }
+        for (double &each : ratio) each /= sum;
+    }
+
+    void choose() {
+        const int chosen = table[static_cast<size_t>(ars::sample("channel", ars::categorical(ratio)))];
+        for (int i = 0; i < tau.sizeChannels(); ++i) tau.channel(i).onMode(i == chosen);
+    }
+
+  private:
+    Pythia8::ParticleDataEntry &tau;
+    std::vector<int> table;
     std::vector<double> ratio;
-    double sum = 0;
-    for (int i = 0; i < tau.sizeChannels(); ++i) sum += ratio.emplace_back(tau.channel(i).bRatio());
-    for (double &each : ratio) each /= sum;
-    const int chosen = static_cast<int>(ars::sample("channel", ars::categorical(ratio)));
-    for (int i = 0; i < tau.sizeChannels(); ++i) tau.channel(i).onMode(i == chosen);
-}
+};
 
 /* What the calorimeter could tell apart. 0: electron, 1: muon, 2: one charged hadron, 3: one and a pi0, 4: one and more
  * neutral ones, 5: three or more charged hadrons. */
@@ -83,10 +109,10 @@ int kind(int electrons, int muons, int charged, int neutral, int pi0) {
 
 /* ---- the event -------------------------------------------------------------------------------------------------------- */
 
-void event(Pythia8::Pythia &pythia) {
+void event(Pythia8::Pythia &pythia, Channels &channels) {
     const double energy = ars::sample("energy", ars::uniform(20, 80));
     const double x = ars::sample("x", ars::normal(0, 0.05)), y = ars::sample("y", ars::normal(0, 0.05));
-    choose_channel(*pythia.particleData.particleDataEntryPtr(15));
+    channels.choose();
     const double m = pythia.particleData.m0(15), p = std::sqrt(energy * energy - m * m);
     const double pz = p / std::sqrt(1 + x * x + y * y);
     pythia.event.reset();
@@ -120,14 +146,20 @@ void event(Pythia8::Pythia &pythia) {
 } // namespace
 
 int main(int argc, char **argv) {
+    ars_flat_policy("*", ARS_NUISANCE);
+    ars_flat_policy("phaseSpace2", ARS_LATENT); /* the angles of the decay, drawn inside the loop */
+    setenv("PYTHIA8DATA", TAU_XMLDOC, 0);       /* the wheel looks for its data beside Python otherwise */
     Pythia8::Pythia pythia("", false);
-    for (const char *setting : {"Print:quiet = on", "ProcessLevel:all = off", "TauDecays:mode = 3", "TauDecays:tauPolarization = -1"})
+    for (const char *setting :
+         {"Print:quiet = on", "ProcessLevel:all = off", "TauDecays:mode = 3", "TauDecays:tauPolarization = -1"})
         pythia.readString(setting);
-    for (int stable : {13, 111, 130, 211, 221, 223, 310, 311, 321}) /* beyond the calorimeter, or seen as a whole by it */
+    for (int stable :
+         {13, 111, 130, 211, 221, 223, 310, 311, 321}) /* beyond the calorimeter, or seen as a whole by it */
         pythia.particleData.mayDecay(stable, false);
     for (int i = 1; i < argc; ++i)
         if (!pythia.readString(argv[i])) return 2;
     pythia.setRndmEnginePtr(std::make_shared<ars::pythia8_engine>());
     if (!pythia.init()) return 1;
-    return ars::main(argc, argv, [&] { event(pythia); });
+    Channels channels(*pythia.particleData.particleDataEntryPtr(15));
+    return ars::main(argc, argv, [&] { event(pythia, channels); });
 }
