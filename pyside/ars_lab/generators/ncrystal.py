@@ -222,7 +222,7 @@ def generator() -> Generator:
             Quantity("tilt", "tilt of the crystal", "degrees", -7, 7),
         ),
         seed=1,
-        trace=11,
+        trace=10,
         full=Size(
             NetworkSettings(200_000, 64, batch_size=128, components=5),
             traces=10_000,
