@@ -9,7 +9,7 @@
  *
  * The (111) planes reflect by the angle 2 theta, where wavelength = 2 d sin(theta), if their normal lies close to that direction;
  * else nearly all neutrons fly on. So the chance that a neutron hits the bank depends on wavelength and orientation: from two in
- * three in reflection to one in a thousand. Every detected neutron is one loop, until a neutron is detected. */
+ * three in reflection to one in a hundred. Every detected neutron is one loop, until a neutron is detected. */
 #include <NCrystal/cinterface/ncrystal.h>
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static const char CRYSTAL[] =
 static const double THICKNESS = 3;                              /* cm */
 static const double SPREAD = 0.01;                              /* of the wavelength */
 static const double BANK[2] = {65, 115}, BANK_HEIGHT = 20;      /* degrees */
-static const double RESOLUTION_ACROSS = 1.2, RESOLUTION_UP = 2; /* degrees */
+static const double RESOLUTION_ACROSS = 1.2, RESOLUTION_UP = 3; /* degrees */
 
 struct setup {
     ncrystal_scatter_t scatter;
@@ -65,7 +65,8 @@ static bool scattered(const struct setup *setup, const struct orientation *o, do
     tilt(in, -o->tilt);
     const double(*direction)[3] = (const double(*)[3]) & in;
     ncrystal_crosssection(ncrystal_cast_scat2proc(setup->scatter), energy, direction, &barn);
-    if (ars_draw(ars_exponential(1)) > setup->density * barn * THICKNESS) return false;
+    double depth = ars_sample("depth", ars_exponential(1)); /* in mean free paths */
+    if (depth > setup->density * barn * THICKNESS) return false;
     ncrystal_samplescatter(setup->scatter, energy, direction, &energy_after, &out);
     tilt(out, o->tilt);
     turn(out, o->turn);
@@ -91,9 +92,9 @@ static void detect(const struct setup *setup, const struct orientation *o, doubl
 
 static void model(void *user) {
     const struct setup *setup = user;
-    double wavelength = ars_sample("wavelength", ars_uniform(4.3, 5.0)); /* angstrom */
+    double wavelength = ars_sample("wavelength", ars_uniform(4.45, 4.85)); /* angstrom */
     struct orientation o;
-    o.turn = ars_sample("turn", ars_normal(0, 2));
+    o.turn = ars_sample("turn", ars_normal(0, 1.5));
     o.tilt = ars_sample("tilt", ars_normal(0, 2.5));
     for (int i = 0; i < setup->neutrons; i++) {
         struct hit hit;

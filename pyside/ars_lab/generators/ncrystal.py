@@ -27,7 +27,8 @@ __all__ = ["bragg_angle", "build", "generator", "geometry", "names"]
 WHEEL: Final = "ncrystal-core==4.4.6"
 D_SPACING: Final = 3.26627  # angstrom, of the (111) planes of germanium
 BANK: Final = ((65.0, 115.0), (-20.0, 20.0))  # of crystal.c, degrees
-RESOLUTION: Final = (1.2, 2.0)
+RESOLUTION: Final = (1.2, 3.0)
+WAVELENGTHS: Final = (4.45, 4.85)  # of the prior
 _CHOICE: Final = "ProcComposition::sampleScatter"  # the function of NCrystal whose draw is a latent
 
 
@@ -167,11 +168,12 @@ def draw(figure: Figure, observation: Observation) -> None:
     bank, law = panels
     bank.errorbar(across, up, RESOLUTION[1], RESOLUTION[0], "o", color=OKABE_ITO["blue"], label="detected neutrons")
     lift = 2 * math.sin(math.radians(angle / 2)) * tilt
-    bank.plot([angle], [lift], "x", color=OKABE_ITO["vermillion"], markersize=11, markeredgewidth=2.2, label="true spot")
+    red = OKABE_ITO["vermillion"]
+    bank.plot([angle], [lift], "x", color=red, markersize=11, markeredgewidth=2.2, label="true spot")
     bank.set(xlim=BANK[0], ylim=BANK[1], xlabel="across [degrees]", ylabel="up [degrees]", title="detector bank")
     bank.legend(loc="lower left")
-    range_ = np.linspace(4.3, 5.0, 100)
-    law.plot(range_, bragg_angle(range_), color=OKABE_ITO["black"], label="Bragg's law, Ge (111)")
+    range_ = np.linspace(*WAVELENGTHS, 100)
+    law.plot(range_, bragg_angle(range_), color=OKABE_ITO["black"], label="germanium (111)")
     for k, each in enumerate(across):
         law.axhspan(
             each - RESOLUTION[0],
@@ -180,26 +182,28 @@ def draw(figure: Figure, observation: Observation) -> None:
             alpha=0.2,
             label="detected neutrons" if k == 0 else None,
         )
-    law.axvline(wavelength, color=OKABE_ITO["vermillion"], linestyle="-.", label="true wavelength")
-    law.set(xlim=(4.3, 5.0), ylim=(78, 104), xlabel="wavelength [Å]", ylabel="across [degrees]", title="what the angle says")
+    law.axvline(wavelength, color=red, linestyle="-.", label="true wavelength")
+    law.set(xlim=WAVELENGTHS, ylim=(82, 100), xlabel="wavelength [Å]", ylabel="across [degrees]", title="Bragg's law")
     law.legend(loc="lower right")
 
 
-# ---- the description ---------------------------------------------------------------------------------------------------
+# ---- the description -------------------------------------------------------------------------------------------------
 
 _TEXT: Final = """
-[NCrystal](https://github.com/mctools/ncrystal) simulates how thermal neutrons scatter in crystals (Apache-2.0); instruments at neutron
-sources are designed with it. Here a beam of unknown wavelength falls on a mosaic germanium crystal of unknown orientation: it is turned and
-tilted by unknown angles against the position that it was mounted for. A detector bank sees four neutrons. From their positions we
-infer the wavelength and both angles.
+[NCrystal](https://github.com/mctools/ncrystal) simulates how thermal neutrons scatter in crystals (Apache-2.0);
+instruments at neutron sources are designed with it. Here a beam of unknown wavelength falls on a mosaic
+germanium crystal of unknown orientation: it is turned and tilted by unknown angles against the position that it
+was mounted for. A detector bank sees four neutrons. From their positions we infer the wavelength and both
+angles.
 
 NCrystal is the library of the wheel `ncrystal-core`, unpatched. Our part is in
-[csim/generators/ncrystal](../csim/generators/ncrystal/README.md), 130 lines of C. NCrystal asks for random numbers through a function, and gets
-`ars_flat_function` of `ars/flat.h`. Each neutron is a rejection loop: neutrons leave the source until one is scattered into the bank. In
-reflection every second one is, and far from it one in a thousand; so the loop's acceptance depends strongly on wavelength and orientation. Latents: the
-wavelength and the two angles; inside the loop the deviation of the neutron's wavelength, which we draw, and the choice between Bragg
-reflection and other processes, which NCrystal draws and which is named by its call path. All other draws of NCrystal are nuisances, by one
-line of policy.
+[csim/generators/ncrystal](../csim/generators/ncrystal/README.md), 130 lines of C. NCrystal asks for random
+numbers through a function, and gets `ars_flat_function` of `ars/flat.h`. Each neutron is a rejection loop:
+neutrons leave the source until one is scattered into the bank. In reflection most of them are, and far from it
+one in a hundred, so the loop's acceptance depends on wavelength and orientation. Latents: the wavelength and
+the two angles; inside the loop the deviation of the neutron's wavelength and the depth at which it is
+scattered, which we draw, and the choice between Bragg reflection and other processes, which NCrystal draws and
+which is named by its call path. All other draws of NCrystal are nuisances, by two lines of policy.
 """
 
 
@@ -217,8 +221,8 @@ def generator() -> Generator:
         text=_TEXT,
         prepare=build,
         quantities=(
-            Quantity("wavelength", "wavelength", "Å", 4.3, 5.0),
-            Quantity("turn", "turn of the crystal", "degrees", -6, 6),
+            Quantity("wavelength", "wavelength", "Å", *WAVELENGTHS),
+            Quantity("turn", "turn of the crystal", "degrees", -5, 5),
             Quantity("tilt", "tilt of the crystal", "degrees", -7, 7),
         ),
         seed=1,
