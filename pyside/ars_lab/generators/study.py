@@ -181,7 +181,7 @@ class _Stages:
             seconds = time.monotonic() - began
             about = {
                 "seconds": seconds,
-                "failures": sum(post.failures.counts.values()),
+                "failures": sum(post.failures.values()),
                 "k": float(post.pareto_k()),
                 "loops": [_loop(each) for each in post.loops.values()],
             }
