@@ -107,6 +107,7 @@ def test_install_holds_what_it_should_and_nothing_else(prefix: Path) -> None:
     assert stripped - package - (fortran if FORTRAN else set()) == {
         "include/ars.h",
         "include/ars.hpp",
+        *(f"include/ars/{name}" for name in ("clhep.hpp", "flat.h", "gsl.h", "pythia8.hpp", "random.hpp")),
         "lib/libars.a",
         "lib/libars.so",
         "lib/libars.so.0",

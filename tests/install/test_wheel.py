@@ -115,6 +115,9 @@ def test_the_wheel_has_what_a_compiler_needs_and_no_executable_but_ars_host(whee
     assert {
         "ars/include/ars.h",
         "ars/include/ars.hpp",
+        *(f"ars/include/ars/{name}" for name in ("clhep.hpp", "flat.h", "gsl.h", "pythia8.hpp", "random.hpp")),
+        "ars/examples/adapters/lifetime_gsl.c",
+        "ars/examples/generators/ncrystal/crystal.c",
         "ars/lib/libars.a",
         "ars/lib/libars.so",
         "ars/lib/libars.so.0",

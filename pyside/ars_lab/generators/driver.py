@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ars.progress import Progress, StreamProgress
-from ars_lab.generators import pythia
+from ars_lab.generators import ncrystal, pythia
 from ars_lab.generators.fetch import Kitchen, Unavailable
 from ars_lab.generators.figures import detector_figure, posterior_figure, save_png
 from ars_lab.generators.page import insert, part
@@ -20,7 +20,10 @@ from ars_lab.reproduce.networks import need_torch
 
 __all__ = ["GENERATORS", "main", "publish"]
 
-GENERATORS: Final[Mapping[str, Callable[[], Generator]]] = {"pythia": pythia.generator}
+GENERATORS: Final[Mapping[str, Callable[[], Generator]]] = {
+    "ncrystal": ncrystal.generator,
+    "pythia": pythia.generator,
+}
 _FAILED, _UNAVAILABLE = 1, 3
 
 
