@@ -272,13 +272,13 @@ def generator() -> Generator:
             Quantity("y", "slope y", "mrad", -150, 150, 1000),
         ),
         seed=1,
-        trace=1,
+        trace=62,
         full=Size(
-            NetworkSettings(200_000, 64, batch_size=128, components=10),
+            NetworkSettings(40_000, 32, batch_size=128, components=5),
             traces=5000,
             traces_prior=20_000,
-            steps=1000,
-            refine=ars.RefineConfig(rounds=4, traces=2000, most=2, steps=200),
+            steps=400,
+            refine=ars.RefineConfig(rounds=3, traces=1500, most=2, effective=500, steps=150),
         ),
         quick=Size(
             NetworkSettings(2_000, 16, batch_size=64, components=3),
