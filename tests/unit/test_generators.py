@@ -37,7 +37,14 @@ def result(**changes: Method) -> Result:
     loop = Loop("tau decay", 5000, 2.4, 0.45, 0.003, 0.31, 0.002, "M=2, R=2", "rewind")
     prior = methods["ars"].draws
     return Result(
-        Observation(data, truth), prior, *methods.values(), [loop], checks, {"pythia8mc": "1", "machine": "2 cores"}, 60, 9
+        Observation(data, truth),
+        prior,
+        *methods.values(),
+        [loop],
+        checks,
+        {"pythia8mc": "1", "machine": "2 cores"},
+        60,
+        9,
     )
 
 
