@@ -89,7 +89,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("name", nargs="?", default="all", choices=[*GENERATORS, "all"], help="generator (default: all)")
     parser.add_argument("--quick", action="store_true", help="small networks and few traces: shows that it works")
     parser.add_argument(
-        "--out", type=Path, default=Path("build-generators"), metavar="DIR", help="packages, executables and stages (%(default)s)"
+        "--out",
+        type=Path,
+        default=Path("build-generators"),
+        metavar="DIR",
+        help="packages, executables and stages (%(default)s)",
     )
     parser.add_argument(
         "--publish", type=Path, metavar="DIR", help="folder of generators.md and figures/ (default: --out)"

@@ -1,4 +1,4 @@
-"""Packages of generators: fetched by pip into a folder of their own, and unpacked there. Nothing is installed elsewhere."""
+"""Packages of generators: fetched by pip into a folder of their own, and unpacked there."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ class Kitchen:
         self.reporter = reporter or SilentReporter()
         self.offline = offline
 
-    def fetched(
-        self, requirement: str, *, source: bool = False, only: Callable[[str], bool] | None = None
-    ) -> Path:
+    def fetched(self, requirement: str, *, source: bool = False, only: Callable[[str], bool] | None = None) -> Path:
         """The unpacked files of a package of PyPI.
 
         Parameters
@@ -144,8 +142,8 @@ def _pip_download(requirement: str, folder: Path, source: bool) -> None:
         words = [line for line in done.stderr.splitlines() if line.strip()]
         reason = "\n".join(words[-3:]) or f"exit code {done.returncode}"
         raise Unavailable(
-            f"{requirement} cannot be fetched from PyPI ({'source' if source else 'a wheel for this machine'}). Without a "
-            f"network, set PIP_INDEX_URL or PIP_FIND_LINKS to a mirror that has it. pip says:\n{reason}"
+            f"{requirement} cannot be fetched from PyPI ({'source' if source else 'a wheel for this machine'}). "
+            f"Without a network, set PIP_INDEX_URL or PIP_FIND_LINKS to a mirror that has it. pip says:\n{reason}"
         )
 
 

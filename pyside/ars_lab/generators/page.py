@@ -49,7 +49,10 @@ def part(generator: Generator, result: Result, *, quick: bool) -> str:
             "### Loops",
             _loops(result),
             "### Checks",
-            markdown(("promise", "numbers", "kept"), [(c.promise, c.numbers, "yes" if c.kept else "**no**") for c in result.checks]),
+            markdown(
+                ("promise", "numbers", "kept"),
+                [(c.promise, c.numbers, "yes" if c.kept else "**no**") for c in result.checks],
+            ),
             _about(result),
         ]
     )
@@ -104,7 +107,10 @@ def _evidence(result: Result) -> str:
                 f"{method.seconds:.0f}",
             )
         )
-    return markdown(heads, rows) + "\n\nChains estimate no evidence; the posterior means above are what they are compared by."
+    return (
+        markdown(heads, rows)
+        + "\n\nChains estimate no evidence; the posterior means above are what they are compared by."
+    )
 
 
 def _loops(result: Result) -> str:
@@ -131,7 +137,8 @@ def _loops(result: Result) -> str:
 def _about(result: Result) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in result.about.items() if name != "machine")
     return (
-        f"The network was trained on {result.train_traces:,} traces of the prior in {result.train_seconds / 60:.1f} minutes. "
+        f"The network was trained on {result.train_traces:,} traces of the prior in "
+        f"{result.train_seconds / 60:.1f} minutes. "
         f"{versions}. {result.about['machine']}; other programs were running."
     )
 

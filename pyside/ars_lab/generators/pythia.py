@@ -96,7 +96,9 @@ def _library(kitchen: Kitchen) -> tuple[Path, Path]:
     wheel = kitchen.fetched(WHEEL, only=lambda path: path.endswith(".so") or _is_data(path))
     extensions, data = sorted(wheel.glob("pythia8mc*.so")), sorted(wheel.glob("*.data/data/share/Pythia8/xmldoc"))
     if len(extensions) != 1 or len(data) != 1:
-        raise Unavailable(f"{WHEEL} is not laid out as expected: {len(extensions)} extensions, {len(data)} data folders")
+        raise Unavailable(
+            f"{WHEEL} is not laid out as expected: {len(extensions)} extensions, {len(data)} data folders"
+        )
     library, stubs = kitchen.folder / "libpythia8.so", kitchen.folder / "libno_python.so"
     if not library.exists():
         library.symlink_to(extensions[0])
@@ -126,7 +128,7 @@ def _stub_python(extension: Path, made: Path) -> None:
         raise CompileError(f"the stand-in for Python cannot be compiled\n{complaint}")
 
 
-# ---- the same weights as with marks in Pythia's source ----------------------------------------------------------------
+# ---- the same weights as with marks in Pythia's source ------------------------------------------------------------
 
 
 def patched(kitchen: Kitchen) -> Built:
@@ -228,7 +230,9 @@ def draw(figure: Figure, observation: Observation) -> None:
     for axes, layer, title in zip(panels, layers, ("electromagnetic layer", "hadronic layer"), strict=True):
         mesh = axes.pcolormesh(edges, edges, layer, cmap="cividis", vmin=0.0, vmax=top)
         x, y = (1000 * observation.truth[name] for name in ("x", "y"))
-        axes.plot([x], [y], "x", color=OKABE_ITO["vermillion"], markersize=11, markeredgewidth=2.2, label="true direction")
+        axes.plot(
+            [x], [y], "x", color=OKABE_ITO["vermillion"], markersize=11, markeredgewidth=2.2, label="true direction"
+        )
         axes.set_title(title)
         axes.set_xlabel("slope x [mrad]")
         axes.set_aspect("equal")
@@ -237,19 +241,23 @@ def draw(figure: Figure, observation: Observation) -> None:
     figure.colorbar(mesh, ax=panels, label="measured energy [GeV]")
 
 
-# ---- the description ---------------------------------------------------------------------------------------------------
+# ---- the description ----------------------------------------------------------------------------------------------
 
 _TEXT: Final = """
-[Pythia 8](https://pythia.org) is the event generator of many experiments at colliders (GPL-2 or later). Here a tau lepton of
-unknown energy and direction decays in it. Neutrinos carry part of the energy away; a small calorimeter of two layers of 6 x 6
-cells measures the rest. From these 72 numbers we infer the tau's energy and direction.
+[Pythia 8](https://pythia.org) is the event generator of many collider experiments (GPL-2 or later). Here a tau lepton
+of unknown energy and direction decays in it, into a pion or kaon, an electron, or a muon. Neutrinos carry part of the
+energy away. A small calorimeter, two layers of 6 x 6 cells, measures the rest. From these 72 numbers we infer the
+energy and direction of the tau.
 
 Pythia is the binary of the wheel `pythia8mc`, unpatched. Our part is in
-[csim/generators/pythia](../csim/generators/README.md): a simulator of 150 lines, and three functions of 5 lines that the dynamic
-linker puts before Pythia's own. They mark the loop of `TauDecays::decay`, which draws a decay uniformly in phase space until the
-matrix element accepts it. Pythia's random numbers come from libars through `ars/pythia8.hpp`. Latents: the tau's energy, slopes and
-channel, which we draw, and the angles of the decay, which Pythia draws inside the loop in `phaseSpace2` and which are named by
-their call path. All other draws of Pythia (invariant masses, the acceptance itself, lifetimes) are nuisances, by two lines of policy.
+[csim/generators](../csim/generators/README.md): a simulator of 160 lines, and three short functions that the dynamic
+linker puts before Pythia's own. They mark the loop of `TauDecays::decay`, which draws a decay uniformly in phase space
+until the matrix element accepts it. Pythia's random numbers come from libars through `ars/pythia8.hpp`.
+
+Latents are the tau's energy, slopes and channel, which the simulator draws, and the angles of the decay, which Pythia
+draws inside the loop. The angles are named by their call path, which ends in
+`TauDecays::isotropicDecay#1>Rndm::phaseSpace2#1>Rndm::flat#1`. All other draws of Pythia (invariant masses, the
+acceptance, lifetimes) are nuisances, by two lines of policy.
 """
 
 
@@ -272,13 +280,13 @@ def generator() -> Generator:
             Quantity("y", "slope y", "mrad", -150, 150, 1000),
         ),
         seed=1,
-        trace=1,
+        trace=62,
         full=Size(
-            NetworkSettings(200_000, 64, batch_size=128, components=10),
+            NetworkSettings(40_000, 32, batch_size=128, components=5),
             traces=5000,
             traces_prior=20_000,
-            steps=1000,
-            refine=ars.RefineConfig(rounds=4, traces=2000, most=2, steps=200),
+            steps=400,
+            refine=ars.RefineConfig(rounds=3, traces=1500, most=2, effective=500, steps=150),
         ),
         quick=Size(
             NetworkSettings(2_000, 16, batch_size=64, components=3),

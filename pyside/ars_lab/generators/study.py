@@ -71,10 +71,12 @@ def study(generator: Generator, kitchen: Kitchen, *, quick: bool, seed: int) -> 
     if generator.checks is not None:
         checks += _kept_checks(generator, kitchen, built, observation, work)
     machine = hardware()
-    about = {**built.about, "libars": str(machine["libars"]), "machine": f"{machine['cores']} cores, {machine['processor']}"}
-    return Result(
-        observation, prior, by_ars, by_prior, chains, loops, checks, about, network.seconds, network.traces
-    )
+    about = {
+        **built.about,
+        "libars": str(machine["libars"]),
+        "machine": f"{machine['cores']} cores, {machine['processor']}",
+    }
+    return Result(observation, prior, by_ars, by_prior, chains, loops, checks, about, network.seconds, network.traces)
 
 
 def _settings(built: Built, **more: Any) -> dict[str, Any]:
@@ -181,7 +183,7 @@ class _Stages:
             seconds = time.monotonic() - began
             about = {
                 "seconds": seconds,
-                "failures": sum(post.failures.counts.values()),
+                "failures": sum(post.failures.values()),
                 "k": float(post.pareto_k()),
                 "loops": [_loop(each) for each in post.loops.values()],
             }
@@ -241,7 +243,17 @@ class _Stages:
         }
         n = steps * number
         return Method(
-            "MCMC", n, 0, math.nan, math.nan, about["ess"], about["rhat"], about["seconds"], estimates, draws, np.zeros(n)
+            "MCMC",
+            n,
+            0,
+            math.nan,
+            math.nan,
+            about["ess"],
+            about["rhat"],
+            about["seconds"],
+            estimates,
+            draws,
+            np.zeros(n),
         )
 
 
@@ -321,7 +333,9 @@ def agreement(by_ars: Method, by_prior: Method, chains: Method, generator: Gener
             )
         )
     checks.append(
-        Check("the Markov chains have mixed (R-hat at most 1.02)", chains.quality <= 1.02, f"R-hat {chains.quality:.3f}")
+        Check(
+            "the Markov chains have mixed (R-hat at most 1.02)", chains.quality <= 1.02, f"R-hat {chains.quality:.3f}"
+        )
     )
     return checks
 
