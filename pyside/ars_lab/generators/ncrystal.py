@@ -228,9 +228,9 @@ def generator() -> Generator:
         seed=1,
         trace=10,
         full=Size(
-            NetworkSettings(200_000, 64, batch_size=128, components=5),
-            traces=10_000,
-            traces_prior=20_000,
+            NetworkSettings(60_000, 32, batch_size=128, components=5),
+            traces=12_000,
+            traces_prior=12_000,
             steps=1000,
         ),
         quick=Size(

@@ -55,10 +55,10 @@ def test_ars_agrees_with_the_prior_in_loops(built: Built, started: Callable[[ars
     outer: dict[str, Any] = {"wavelength": ars.ScaledBeta(2, 2, 4.45, 4.85)}
     inner: dict[str, Any] = {"depth": ars.Exponential(0.4), choice: ars.Beta(1.0, 1.2)}
     observe = {"across": [90.0], "up": [1.0]}
-    by_ars = sim.posterior(observe, 800, proposals=outer | inner, budget=ars.Budget(M=2, R=1), seed=3)
-    by_prior = sim.posterior(observe, 1_500, proposals=outer, in_loops="prior", seed=4)
+    by_ars = sim.posterior(observe, 600, proposals=outer | inner, budget=ars.Budget(M=2, R=1), seed=3)
+    by_prior = sim.posterior(observe, 1_000, proposals=outer, in_loops="prior", seed=4)
     a, b = by_ars.log_evidence("ars"), by_prior.log_evidence()
     assert abs(a.log_estimate - b.log_estimate) < 3.5 * np.hypot(a.relative_error, b.relative_error)
     wrong = by_ars.log_evidence("biased")
     assert abs(wrong.log_estimate - b.log_estimate) > 5 * np.hypot(wrong.relative_error, b.relative_error)
-    assert by_ars.ess("ars") > 100 and by_prior.ess() > 200
+    assert by_ars.ess("ars") > 80 and by_prior.ess() > 150
