@@ -66,7 +66,7 @@ enum ars__question {
 
 struct ars__path_question {
     uint32_t n_frames;
-    uint32_t reserved;
+    uint32_t has_model; /* 1: the last of them is no return address, but the function that ars_main calls */
 };
 struct ars__path_frame {
     uint64_t offset;    /* of a return address in its module, as the linker gave it */
@@ -356,6 +356,7 @@ struct ars__zygote_message {
  * ARS_MAX_PROCESSES  workers, snapshots and continuations alive at once
  * ARS_MAX_MEMORY bytes that a worker, and all it forks, may allocate each on top of what the zygote has (default: no limit)
  * ARS_PREFORK    (read by ars-host) if set: workers are forked at once, not when the first run begins
+ * ARS_FLAT_POLICY  rules for unnamed draws after those of the program: "nuisance:PATTERN;latent:PATTERN" (policy.h)
  * ARS_ALIVE_FD   a descriptor the launcher reads: libars writes "A" when it is loaded, "S" at the split, and "E" and a text
  *                if the program cannot become a simulator (threads, no ars-host, no memory); closed at the split
  * ARS_CONTROLLER_PID  (read by ars-host) exit when this process is gone

@@ -15,16 +15,20 @@
 !> loop. Numbers are real(c_double), which is double precision. Trailing blanks of names do not count.
 module ars
    use, intrinsic :: iso_c_binding, only: c_bool, c_char, c_double, c_f_pointer, c_funloc, c_funptr, c_int, c_loc, &
-                                          c_long_long, c_null_char, c_ptr, c_size_t
+                                          c_long_long, c_null_char, c_null_ptr, c_ptr, c_size_t
    implicit none
    private
 
    public :: ars_dist, ars_loop, ars_accepts, ars_accepts_with
    public :: ars_uniform, ars_normal, ars_bernoulli, ars_categorical, ars_poisson, ars_binomial, ars_beta, ars_gamma
    public :: ars_exponential, ars_weibull, ars_lognormal, ars_truncated_normal
+   public :: ars_flat, ars_scope_push, ars_scope_pop, ars_flat_policy, ars_latent, ars_nuisance
    public :: ars_sample, ars_draw, ars_observe, ars_observe_normals, ars_factor, ars_result, ars_results
    public :: ars_run, ars_next_trace, ars_in_continuation, ars_standalone, ars_version
    public :: ars_loop_try, ars_loop_accept, ars_loop_abandon, ars_reject
+
+   !> For ars_flat_policy.
+   integer, parameter :: ars_latent = 1, ars_nuisance = 2
 
    integer, parameter :: longest_name = 1024 ! bytes; libars refuses longer addresses
 
@@ -48,6 +52,12 @@ module ars
 
    interface ars_loop
       module procedure loop_of_name
+   end interface
+
+   !> ars_sample("name", d): a latent, proposed by the controller, recorded under its name. ars_sample(d): the same, named by
+   !> its call path, as ars_flat is.
+   interface ars_sample
+      module procedure sample_named, sample_unnamed
    end interface
 
    abstract interface
@@ -131,6 +141,27 @@ module ars
          character(kind=c_char), intent(in) :: name(*)
          type(ars_dist), value :: d
       end function
+      real(c_double) function c_sample_unnamed(name, d) bind(c, name="ars_sample")
+         import :: ars_dist, c_double, c_ptr
+         type(c_ptr), value :: name
+         type(ars_dist), value :: d
+      end function
+      !> A uniform draw strictly inside (0, 1), named by its call path.
+      real(c_double) function ars_flat() bind(c, name="ars_flat")
+         import :: c_double
+      end function
+      subroutine c_scope_push(name) bind(c, name="ars_scope_push")
+         import :: c_char
+         character(kind=c_char), intent(in) :: name(*)
+      end subroutine
+      !> Ends the innermost scope.
+      subroutine ars_scope_pop() bind(c, name="ars_scope_pop")
+      end subroutine
+      subroutine c_flat_policy(pattern, policy) bind(c, name="ars_flat_policy")
+         import :: c_char, c_int
+         character(kind=c_char), intent(in) :: pattern(*)
+         integer(c_int), value :: policy
+      end subroutine
       !> A nuisance: always drawn from the prior, never recorded.
       real(c_double) function ars_draw(d) bind(c, name="ars_draw")
          import :: ars_dist, c_double
@@ -242,13 +273,32 @@ contains
       d = c_categorical(c_loc(recent(latest)%p), size(p, kind=c_size_t))
    end function
 
-   !> A latent: proposed by the controller, recorded under its name.
-   function ars_sample(name, d) result(drawn)
+   function sample_named(name, d) result(drawn)
       character(*), intent(in) :: name
       type(ars_dist), intent(in) :: d
       real(c_double) :: drawn
       drawn = c_sample(c_name(name), d)
    end function
+
+   function sample_unnamed(d) result(drawn)
+      type(ars_dist), intent(in) :: d
+      real(c_double) :: drawn
+      drawn = c_sample_unnamed(c_null_ptr, d)
+   end function
+
+   !> A prefix for the names of unnamed draws, until ars_scope_pop.
+   subroutine ars_scope_push(name)
+      character(*), intent(in) :: name
+      call c_scope_push(c_name(name))
+   end subroutine
+
+   !> Unnamed draws whose address matches the pattern are latents (ars_latent) or nuisances (ars_nuisance); before the first
+   !> trace.
+   subroutine ars_flat_policy(pattern, policy)
+      character(*), intent(in) :: pattern
+      integer, intent(in) :: policy
+      call c_flat_policy(c_name(pattern), int(policy, c_int))
+   end subroutine
 
    !> Data. With data given: scores it and returns it; else draws it.
    function ars_observe(name, d) result(observed)

@@ -48,12 +48,14 @@ static struct place next_of(struct host_dwarf *dwarf, struct place at) {
 }
 
 static uint64_t identity(struct host_dwarf *dwarf, struct place at) {
-    for (unsigned i = 0; i < MOST_STEPS && at.entry->origin; i++) {
+    struct host_entry *asked = at.entry;
+    for (unsigned i = 0; !asked->identity && i < MOST_STEPS && at.entry->origin; i++) {
         struct place next = place_of(dwarf, at.unit, at.entry->origin);
-        if (!next.entry) return at.entry->origin;
+        if (!next.entry) return asked->identity = at.entry->origin;
         at = next;
     }
-    return at.entry->offset;
+    if (!asked->identity) asked->identity = at.entry->offset;
+    return asked->identity;
 }
 
 /* Whether this is a part of a function that GCC cut off and then inlined where it was: a call of the function in itself, from
@@ -141,6 +143,13 @@ static bool is_virtual(struct host_module *m, struct host_unit *unit, const char
     return name && unit->n_virtuals && bsearch(&name, unit->virtuals, unit->n_virtuals, sizeof name, by_pointer);
 }
 
+const char *host_dwarf_callee(struct host_module *m, uint64_t after) {
+    struct host_unit *unit = after ? host_unit_of_address(&m->dwarf->units, after - 1) : NULL;
+    uint64_t origin = unit ? host_unit_known_call(unit, after) : 0;
+    struct place at = origin ? place_of(m->dwarf, unit, origin) : (struct place){0};
+    return at.entry ? display(m, at) : NULL;
+}
+
 /* ---- the calls of a function --------------------------------------------------------------------------------------------------- */
 
 static void add_call(struct host_unit *unit, struct host_call call, uint32_t entry) {
@@ -173,9 +182,12 @@ static uint32_t root_of(const struct host_unit *unit, uint32_t index) {
     return index;
 }
 
-static struct host_site site_of(struct host_module *m, struct host_unit *unit, const struct host_row *row,
-                                const char *callee) {
-    return (struct host_site){row->line, row->column, callee, is_virtual(m, unit, callee)};
+/* Whether a call is one of a virtual function, although its target is known. */
+static bool calls_virtual(struct host_module *m, struct host_unit *unit, const struct host_call *call,
+                          const char *name) {
+    if (is_virtual(m, unit, name)) return true;
+    uint32_t index = call->indirect || call->slot ? HOST_NO_ENTRY : host_unit_function(unit, call->target);
+    return index != HOST_NO_ENTRY && says_virtual(m->dwarf, (struct place){unit, &unit->entries[index]});
 }
 
 /* The calls in machine code whose innermost function it is. */
@@ -190,7 +202,9 @@ static void add_instructions(struct host_module *m, struct host_unit *unit, stru
         bool part = symbol && (strstr(symbol, ".part.") || strstr(symbol, ".cold")) && callee == f->name;
         if (part || (jump && (!symbol || strstr(symbol, ".cold")))) continue; /* the rest of itself */
         const struct host_row *row = host_unit_row(&m->dwarf->units, unit, one->call.at);
-        if (row && row->line) host_function_add(f, site_of(m, unit, row, callee));
+        if (row && row->line)
+            host_function_add(
+                f, (struct host_site){row->line, row->column, callee, calls_virtual(m, unit, &one->call, callee)});
     }
 }
 

@@ -9,7 +9,7 @@
 #include "buffer.h"
 #include "dwarf_unit.h"
 
-enum { DEEPEST = 512, MOST_RANGES = 1 << 16 };
+enum { DEEPEST = 512, MOST_RANGES = 1 << 16, MOST_OF_ENTRY = 1024, MOST_BYTES = 1 << 28 };
 enum tag {
     TAG_CLASS = 0x02,
     TAG_COMPILE_UNIT = 0x11,
@@ -18,6 +18,8 @@ enum tag {
     TAG_INLINED = 0x1d,
     TAG_SUBPROGRAM = 0x2e,
     TAG_NAMESPACE = 0x39,
+    TAG_CALL_SITE = 0x48,
+    TAG_GNU_CALL_SITE = 0x4109,
     TAG_PARTIAL_UNIT = 0x3c
 };
 enum attribute {
@@ -33,6 +35,8 @@ enum attribute {
     AT_RANGES = 0x55,
     AT_CALL_COLUMN = 0x57,
     AT_CALL_LINE = 0x59,
+    AT_CALL_RETURN_PC = 0x7d,
+    AT_CALL_ORIGIN = 0x7f,
     AT_LINKAGE_NAME = 0x6e,
     AT_STR_OFFSETS_BASE = 0x72,
     AT_ADDR_BASE = 0x73,
@@ -44,6 +48,7 @@ enum attribute {
 
 struct values {
     struct host_value low, high, ranges, lines;
+    uint64_t call_return, call_origin;
     bool has_low, has_high, has_ranges, has_lines;
     uint64_t sibling;
     struct host_entry entry;
@@ -74,6 +79,12 @@ static void keep(struct values *v, uint64_t name, struct host_value value) {
         break;
     case AT_DECL_LINE:
         v->entry.declared = (uint32_t)value.number;
+        break;
+    case AT_CALL_RETURN_PC:
+        v->call_return = value.number;
+        break;
+    case AT_CALL_ORIGIN:
+        v->call_origin = is_entry ? value.number : 0;
         break;
     case AT_CALL_LINE:
         v->entry.call_line = (uint32_t)value.number;
@@ -211,6 +222,7 @@ void host_units_free(struct host_units *units) {
         free(unit->entries);
         free(unit->ranges);
         free(unit->roots);
+        free(unit->known);
         free(unit->calls);
         free(unit->virtuals);
     }
@@ -243,7 +255,7 @@ static bool kind_of(uint64_t tag, enum host_entry_kind *kind) {
 }
 
 struct walk {
-    struct buffer entries, ranges;
+    struct buffer entries, ranges, known;
     uint32_t open[DEEPEST]; /* the entry that children belong to, at each depth */
     size_t depth;
 };
@@ -261,8 +273,8 @@ static void add_entry(const struct host_units *units, const struct host_unit *un
                       const struct values *v, struct host_range *room) {
     struct host_entry entry = v->entry;
     entry.first_range = walk->ranges.size / sizeof *room;
-    if (entry.kind == HOST_ENTRY_FUNCTION || entry.kind == HOST_ENTRY_INLINED)
-        entry.n_ranges = ranges_of(units, unit, v, room, MOST_RANGES);
+    bool code = entry.kind == HOST_ENTRY_FUNCTION || entry.kind == HOST_ENTRY_INLINED;
+    if (code && walk->ranges.size < MOST_BYTES) entry.n_ranges = ranges_of(units, unit, v, room, MOST_OF_ENTRY);
     host_buffer_add(&walk->ranges, room, entry.n_ranges * sizeof *room);
     entry.end = count_of(walk) + 1;
     host_buffer_add(&walk->entries, &entry, sizeof entry);
@@ -284,7 +296,11 @@ static bool walk_on(const struct host_units *units, const struct host_unit *unit
     struct values v;
     read_values(units, unit, abbreviation, c, &v);
     if (c->bad) return false;
-    if (kind_of(abbreviation->tag, &v.entry.kind)) {
+    if (abbreviation->tag == TAG_CALL_SITE || abbreviation->tag == TAG_GNU_CALL_SITE) {
+        bool old = abbreviation->tag == TAG_GNU_CALL_SITE;
+        struct host_known_call call = {old ? v.low.number : v.call_return, old ? v.entry.origin : v.call_origin};
+        if (call.after && call.origin) host_buffer_add(&walk->known, &call, sizeof call);
+    } else if (kind_of(abbreviation->tag, &v.entry.kind)) {
         v.entry.offset = offset;
         v.entry.parent = parent;
         add_entry(units, unit, walk, &v, room);
@@ -292,6 +308,11 @@ static bool walk_on(const struct host_units *units, const struct host_unit *unit
     }
     if (abbreviation->has_children) walk->open[walk->depth++] = parent;
     return walk->depth > 0;
+}
+
+static int by_return(const void *a, const void *b) {
+    const struct host_known_call *x = a, *y = b;
+    return x->after < y->after ? -1 : x->after > y->after;
 }
 
 static void read_roots(struct host_unit *unit) {
@@ -312,7 +333,7 @@ static void read_entries(struct host_units *units, struct host_unit *unit) {
     unit->walked = true;
     if (!host_abbreviations_read(&unit->abbreviations, units->sections.abbrev, unit->head.abbreviations)) return;
     struct walk *walk = host_grow(NULL, sizeof *walk);
-    struct host_range *room = host_grow(NULL, MOST_RANGES * sizeof *room);
+    struct host_range *room = host_grow(NULL, MOST_OF_ENTRY * sizeof *room);
     memset(walk, 0, sizeof *walk);
     struct host_cursor c = cursor_of(units, unit);
     while (!c.bad && c.at < c.end && count_of(walk) < HOST_NO_ENTRY - 1 && walk_on(units, unit, walk, &c, room)) {
@@ -322,6 +343,9 @@ static void read_entries(struct host_units *units, struct host_unit *unit) {
     unit->n_entries = count_of(walk);
     unit->ranges = (struct host_range *)walk->ranges.data;
     unit->n_ranges = walk->ranges.size / sizeof *room;
+    unit->known = (struct host_known_call *)walk->known.data;
+    unit->n_known = walk->known.size / sizeof *unit->known;
+    if (unit->n_known) qsort(unit->known, unit->n_known, sizeof *unit->known, by_return);
     free(room);
     free(walk);
     read_roots(unit);
@@ -402,6 +426,13 @@ uint32_t host_unit_innermost(const struct host_unit *unit, uint32_t function, ui
         }
     }
     return found;
+}
+
+uint64_t host_unit_known_call(const struct host_unit *unit, uint64_t after) {
+    struct host_known_call key = {.after = after};
+    const struct host_known_call *found =
+        unit->n_known ? bsearch(&key, unit->known, unit->n_known, sizeof key, by_return) : NULL;
+    return found ? found->origin : 0;
 }
 
 const struct host_row *host_unit_row(struct host_units *units, struct host_unit *unit, uint64_t address) {

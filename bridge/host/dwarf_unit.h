@@ -22,6 +22,7 @@ struct host_entry {
     uint32_t parent, end; /* indices */
     const char *name, *linkage;
     uint64_t origin, specification; /* offsets of other entries; 0: none */
+    uint64_t identity;              /* offset of the abstract entry; 0: not asked for yet */
     bool is_virtual, named;         /* named: `display` is known */
     bool scanned;                   /* its machine code is in the unit's calls */
     uint32_t declared;              /* line */
@@ -41,6 +42,12 @@ struct host_owner {
     uint32_t index; /* of a unit or an entry */
 };
 
+/* A call whose target the compiler knew. */
+struct host_known_call {
+    uint64_t after;  /* the address that it returns to */
+    uint64_t origin; /* offset of the entry of the function */
+};
+
 struct host_unit {
     struct host_unit_head head;
     struct host_abbreviations abbreviations;
@@ -56,6 +63,8 @@ struct host_unit {
     size_t n_roots;
     struct host_entry_call *calls;
     size_t n_calls, calls_capacity;
+    struct host_known_call *known; /* by address */
+    size_t n_known;
     const char **virtuals; /* names of virtual functions, by pointer */
     size_t n_virtuals;
     bool virtuals_known;
@@ -85,6 +94,9 @@ struct host_entry *host_unit_entry(struct host_unit *unit, uint64_t offset);
 uint32_t host_unit_function(const struct host_unit *unit, uint64_t address);
 uint32_t host_unit_innermost(const struct host_unit *unit, uint32_t function, uint64_t address);
 bool host_entry_covers(const struct host_unit *unit, const struct host_entry *entry, uint64_t address);
+
+/* The entry of the function that is called by the instruction before an address; 0 if the debug information does not say. */
+uint64_t host_unit_known_call(const struct host_unit *unit, uint64_t after);
 
 /* Line and column of an instruction, or NULL. */
 const struct host_row *host_unit_row(struct host_units *units, struct host_unit *unit, uint64_t address);

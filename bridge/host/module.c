@@ -67,7 +67,7 @@ const char *host_module_callee(struct host_module *m, const struct host_call *ca
     const char *none;
     if (!symbol) symbol = &none;
     *symbol = NULL;
-    if (call->indirect) return NULL;
+    if (call->indirect) return m->dwarf ? host_dwarf_callee(m, call->after) : NULL;
     uint64_t target = call->target;
     uint64_t slot_at = call->slot ? target : 0;
     if (!slot_at) {

@@ -163,6 +163,52 @@ static void add_frame(struct path *path, const struct host_frame *frame) {
     path->in_part = here && strstr(here->name, ".part.");
 }
 
+/* The C library calls main, and what was given to qsort and the like; how it does so is its own affair. */
+static bool in_libc(const struct step *step) {
+    static const char *const files[] = {"libc.so", "libc-", "libc.musl", "ld-linux", "ld-musl", "libpthread"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (!strncmp(step->level.module->base, files[i], strlen(files[i]))) return true;
+    return false;
+}
+
+/* Recursion shows as the same call of the same function again, deeper or inlined into itself. What is between the two is left
+ * out, so that a descent of any depth has few paths. libars does the same with return addresses, innermost first. */
+static void fold(struct path *path) {
+    size_t n = 0;
+    for (size_t i = 0; i < path->n; i++) {
+        const struct host_level *level = &path->steps[i].level;
+        size_t same = 0;
+        while (same < n && (!level->line || path->steps[same].level.function != level->function ||
+                            path->steps[same].level.line != level->line ||
+                            path->steps[same].level.column != level->column))
+            same++;
+        if (same == n) path->steps[n++] = path->steps[i];
+        else n = same + 1;
+    }
+    path->n = n;
+}
+
+/* A model that ends with a call has left no frame, but it is known which function libars has called. */
+static void add_model(struct path *path, const struct host_frame *model) {
+    struct host_module *m = module_of(model->module);
+    const struct host_symbol *symbol = m->readable ? host_elf_symbol(&m->elf, model->offset) : NULL;
+    if (!symbol || !path->n) return;
+    const struct host_level *outer = &path->steps[path->n - 1].level;
+    struct callee callee = {outer->function->name, outer->is_virtual, false};
+    if (!host_same_name(symbol->name, callee.name)) add_tails(path, m, symbol->name, &callee);
+}
+
+/* The steps that count: up to main, or to the function that the C library started. */
+static size_t outermost(const struct path *path) {
+    size_t end = path->n;
+    for (size_t i = 0; i < path->n; i++) {
+        const char *name = path->steps[i].level.function->name;
+        if (!strcmp(name, "main")) end = i + 1;
+        if (end == path->n && !strncmp(name, "__libc_start_", 13)) end = i;
+    }
+    return end;
+}
+
 /* ---- its text ----------------------------------------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const unsigned char *text, size_t n) {
@@ -186,22 +232,25 @@ static void shorten(struct buffer *whole, char *text, size_t size) {
 }
 
 enum host_names_quality host_names_of_path(const struct host_frame *frames, size_t n, char *text, size_t size) {
+    return host_names_in_model(NULL, frames, n, text, size);
+}
+
+enum host_names_quality host_names_in_model(const struct host_frame *model, const struct host_frame *frames, size_t n,
+                                            char *text, size_t size) {
     struct path *path = host_grow(NULL, sizeof *path);
     path->n = 0, path->in_part = false;
     for (size_t i = 0; i < n && path->n < MOST_LEVELS; i++) add_frame(path, &frames[i]);
-    size_t outermost = path->n;
-    for (size_t i = 0; i < path->n; i++)
-        if (!strcmp(path->steps[i].level.function->name, "main")) outermost = i + 1;
-
+    if (model) add_model(path, model);
+    fold(path);
     enum host_names_quality quality = HOST_NAMES_DEBUG;
     struct buffer whole = {0};
     bool standard = false;
-    for (size_t i = outermost; i-- > 0;) {
+    for (size_t i = outermost(path); i-- > 0;) {
         const struct step *step = &path->steps[i];
         const char *name = step->level.function->name;
         bool inside = standard;
         standard = host_name_is_standard(name);
-        if (host_name_is_ours(name) || (inside && standard)) continue;
+        if (host_name_is_ours(name) || in_libc(step) || (inside && standard)) continue;
         char number[32] = "";
         if (!standard) snprintf(number, sizeof number, "#%zu", order(&step->level, &step->callee));
         if (whole.size) host_buffer_add(&whole, ">", 1);

@@ -24,6 +24,10 @@ enum host_names_quality {
  * longer path the outer part is replaced by its hash, "~0123456789abcdef>isotropic#1". Returns the quality. */
 enum host_names_quality host_names_of_path(const struct host_frame *frames, size_t n, char *text, size_t size);
 
+/* The same for frames below a model that libars has called: the beginning of that function. */
+enum host_names_quality host_names_in_model(const struct host_frame *model, const struct host_frame *frames, size_t n,
+                                            char *text, size_t size);
+
 /* A word for a quality: "unreadable", "stripped", "symbols", "debug". */
 const char *host_names_quality_word(enum host_names_quality quality);
 

@@ -31,6 +31,7 @@ bool host_path_name(struct host *host, const unsigned char *body, uint32_t size,
         if (!module) return snprintf(why->text, sizeof why->text, "a call path without the name of a module"), false;
         frames[i] = (struct host_frame){*module ? module : program, frame.offset};
     }
-    host_names_of_path(frames, question.n_frames, name, room);
+    const uint32_t n = question.n_frames - (question.has_model ? 1 : 0);
+    host_names_in_model(question.has_model ? &frames[n] : NULL, frames, n, name, room);
     return true;
 }

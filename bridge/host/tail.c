@@ -7,7 +7,7 @@
 #include "demangle.h"
 #include "tail.h"
 
-enum { MOST_JUMPS = 64 };
+enum { MOST_JUMPS = 64, MOST_FUNCTIONS = 100 }; /* of one function; that are searched */
 
 struct jump {
     struct host_call call;
@@ -47,16 +47,16 @@ static bool only(const struct jump *jumps, size_t n, const char *name, struct ho
     return found > 0;
 }
 
-static size_t search(struct host_module *m, const char *symbol, const char *name, struct host_tail *tails,
-                     size_t room) {
+static size_t search(struct host_module *m, const char *symbol, const char *name, struct host_tail *tails, size_t room,
+                     unsigned *budget) {
     struct jump jumps[MOST_JUMPS];
-    size_t n = room ? jumps_of(m, symbol, jumps) : 0;
+    size_t n = room && *budget && (*budget)-- ? jumps_of(m, symbol, jumps) : 0;
     if (!n) return 0;
     if (only(jumps, n, name, &tails[0])) return 1;
     size_t ways = 0, length = 0;
     for (size_t i = 0; i < n && ways < 2; i++) {
         struct host_tail rest[HOST_MOST_TAILS];
-        size_t more = jumps[i].symbol ? search(m, jumps[i].symbol, name, rest, room - 1) : 0;
+        size_t more = jumps[i].symbol ? search(m, jumps[i].symbol, name, rest, room - 1, budget) : 0;
         if (!more || ways++) continue;
         tails[0] = (struct host_tail){jumps[i].call, false};
         memcpy(&tails[1], rest, more * sizeof *rest);
@@ -67,5 +67,6 @@ static size_t search(struct host_module *m, const char *symbol, const char *name
 }
 
 size_t host_tails(struct host_module *m, const char *symbol, const char *name, struct host_tail *tails) {
-    return m->readable ? search(m, symbol, name, tails, HOST_MOST_TAILS) : 0;
+    unsigned budget = MOST_FUNCTIONS;
+    return m->readable ? search(m, symbol, name, tails, HOST_MOST_TAILS, &budget) : 0;
 }

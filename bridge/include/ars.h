@@ -104,6 +104,7 @@ ARS_API double ars_draw(ars_dist d);
  * Names survive recompiling with other flags if the program has debug information (-g); docs/unnamed-draws.md has the
  * details. The plain simulator looks for no names. */
 ARS_API double ars_flat(void);
+#define ars_flat() (__extension__({ double ars__u = (ars_flat)(); __asm__ volatile(""); ars__u; })) /* never a tail call */
 
 /* A scope is a prefix for the names of unnamed draws; ars_sample("x", ...) keeps its name. Scopes nest, at most
  * ARS_MAX_SCOPES deep. The name is copied. A retry of a loop goes back to the scopes of the loop's entry, and the end of a

@@ -82,11 +82,13 @@ inline dist categorical(std::initializer_list<double> p) {
 inline double sample(const char *name, dist d) {
     return ars_sample(name, d);
 }
-/* Draws that are named by their call path: see ars_flat in ars.h. */
-inline double sample(dist d) {
-    return ars_sample(nullptr, d);
+/* Draws that are named by their call path: see ars_flat in ars.h. Always inlined, so that the path ends with the caller. */
+__attribute__((always_inline)) inline double sample(dist d) {
+    double drawn = ars_sample(nullptr, d);
+    __asm__ volatile(""); /* no tail call: the path has the caller's frame in it */
+    return drawn;
 }
-inline double flat() {
+__attribute__((always_inline)) inline double flat() {
     return ars_flat();
 }
 inline double draw(dist d) {

@@ -74,13 +74,13 @@ static bool next_trace(struct ars__origin origin) {
 }
 
 bool ars_next_trace(void) {
-    return next_trace(ars__origin_here(__builtin_frame_address(0), __builtin_return_address(0)));
+    return next_trace(ars__origin_here(__builtin_frame_address(0), __builtin_return_address(0), 0));
 }
 
 int ars_main(int argc, char **argv, void (*model)(void *), void *user) {
     (void)argc;
     (void)argv;
-    const struct ars__origin here = ars__origin_here(__builtin_frame_address(0), NULL);
+    const struct ars__origin here = ars__origin_here(__builtin_frame_address(0), NULL, (uintptr_t)model);
     while (next_trace(here)) model(user);
     return 0;
 }

@@ -156,9 +156,8 @@ NOT_SANITIZED static bool follow(struct ars__paths *p, struct ars__call_at call,
         }
         last = where + 8;
         last_return = *(const uint64_t *)where;
-        const struct ars__edge *e = edge_of(p, at, last_return);
-        if (!e->to) return false;
-        at = e->to;
+        at = step->value == last_return ? step->next : edge_of(p, at, last_return)->to;
+        if (!at) return false;
     }
 }
 
@@ -202,6 +201,11 @@ static void go_to(struct lesson *l, uintptr_t return_address) {
         *e = (struct ars__edge){return_address, l->at, p->n_steps++};
         p->n_edges++;
         p->steps[e->to].kind = ARS__STEP_NEW;
+        struct ars__step *step = &p->steps[l->at];
+        if (l->at && !step->value) {
+            step->value = return_address;
+            step->next = e->to;
+        }
     }
     l->at = e->to;
 }
@@ -219,6 +223,7 @@ static void put(struct lesson *l, unsigned kind, uintptr_t where, uint32_t next)
         step->kind = kind;
         step->offset = (int32_t)offset;
         step->next = next;
+        step->value = 0;
         if (kind != ARS__STEP_CALL && kind != ARS__STEP_ROOT && kind != ARS__STEP_END) {
             step->next = l->p->n_steps++;
             l->p->steps[step->next].kind = ARS__STEP_NEW;

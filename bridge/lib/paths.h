@@ -38,6 +38,7 @@ struct ars__origin {
     uintptr_t sp;            /* the stack pointer in that frame; of ars_main: its CFA */
     uintptr_t return_to;     /* where it goes on; 0: it is ars_main */
     uintptr_t frame_pointer; /* in that frame */
+    uintptr_t model;         /* what ars_main calls; 0: it is not ars_main */
 };
 
 /* A call of the simulator into libars. */
@@ -52,14 +53,15 @@ struct ars__call_at {
 /* Behind the call that is given ARS__CALL_HERE(): this function's own frame, with its caller's frame pointer, must be there
  * meanwhile, so it must not be a tail call. */
 #define ARS__KEEP_FRAME() __asm__ volatile("" ::: "memory")
-static inline struct ars__origin ars__origin_here(const void *frame, const void *return_to) {
-    return (struct ars__origin){(uintptr_t)frame + 16, (uintptr_t)return_to, *(const uintptr_t *)frame};
+static inline struct ars__origin ars__origin_here(const void *frame, const void *return_to, uintptr_t model) {
+    return (struct ars__origin){(uintptr_t)frame + 16, (uintptr_t)return_to, *(const uintptr_t *)frame, model};
 }
 
 struct ars__step {
     enum { ARS__STEP_NEW, ARS__STEP_CALL, ARS__STEP_BASE, ARS__STEP_FROM, ARS__STEP_REAL, ARS__STEP_ROOT, ARS__STEP_END } kind;
     int32_t offset;
-    uint32_t next; /* BASE, FROM, REAL: the step that follows; ROOT and END: the path */
+    uint32_t next;  /* BASE, FROM, REAL: the step that follows; ROOT and END: the path; CALL: the child for `value`, */
+    uint64_t value; /* the first return address that was found here: most calls have one caller. 0: none yet */
 };
 struct ars__edge {
     uint64_t value;

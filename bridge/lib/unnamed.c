@@ -25,14 +25,18 @@ enum { MOST_NAME = ARS_WIRE_MAX_NAME / 2, KEPT_AT_THE_END = 320 };
 
 /* Writes the question about a path to the mailbox. Returns its size. */
 static size_t write_question(const struct ars__path *path) {
-    const uint64_t *words = ars__me.kept->paths.words + path->at;
+    uint64_t words[ARS__PATH_FRAMES + 1];
+    const uintptr_t model = ars__me.kept->paths.origin.model;
+    const uint32_t n_frames = path->n + (model ? 1 : 0);
+    memcpy(words, ars__me.kept->paths.words + path->at, path->n * sizeof *words);
+    words[path->n] = model + 1; /* as if it were a return address: what comes before it is in the function */
     unsigned char *body = ars__me.channel->body;
     const size_t most = sizeof ars__me.channel->body;
-    struct ars__path_question question = {path->n, 0};
-    size_t size = sizeof question + path->n * sizeof(struct ars__path_frame);
+    struct ars__path_question question = {n_frames, model != 0};
+    size_t size = sizeof question + n_frames * sizeof(struct ars__path_frame);
     struct ars__module last = {NULL, 0, NULL};
     uint32_t last_at = 0;
-    for (uint32_t i = 0; i < path->n; i++) {
+    for (uint32_t i = 0; i < n_frames; i++) {
         const struct ars__module module = ars__module_of(words[i] - 1);
         const char *file = module.path ? module.path : "?";
         if (!last_at || file != last.path) {
@@ -146,7 +150,7 @@ static __attribute__((noinline)) double flat(struct ars__call_at at, const char 
     return value;
 }
 
-double ars_flat(void) {
+double(ars_flat)(void) {
     if (ars__thread == ARS__PLAIN) return ars__rng_uniform(&ars__me.rng);
     const double value = flat(ARS__CALL_HERE(), ARS__CALLER(0));
     ARS__KEEP_FRAME();

@@ -26,6 +26,7 @@ from ars.arguments import (
 from ars.config import CHECKPOINT_EVERY, NetworkConfig, RefineConfig, TrainingConfig, chosen
 from ars.continuations import Continuations
 from ars.extras import torch_needed
+from ars.flat_policy import FlatPolicy, policy_of, policy_variable
 from ars.inference.options import AnyBudget, PosteriorOptions
 from ars.inference.posterior import infer
 from ars.mcmc.chains import Chains
@@ -76,6 +77,10 @@ class Simulator:
     continuations : {"auto", "fork", "check"}
         How loops are estimated (default: "auto"): by continuations that run in place and are undone where that is safe,
         and are forked elsewhere; always forked; or both, compared bit for bit. The numbers are the same.
+    flat_policy : mapping, optional
+        Rules for draws without names (``ars_flat``), from patterns to "latent" or "nuisance". A pattern with ``*`` or
+        ``?`` must match the whole address, another one must occur in it. The last rule that matches wins, also over
+        those of the program (default: no rules; a draw without one is a latent).
 
     Raises
     ------
@@ -109,6 +114,7 @@ class Simulator:
         cwd: str | os.PathLike[str] | None = None,
         show_stdout: bool = False,
         continuations: Continuations = "auto",
+        flat_policy: FlatPolicy | None = None,
     ) -> None:
         given = {
             "trace_timeout": trace_timeout,
@@ -120,11 +126,12 @@ class Simulator:
             "max_restarts": max_restarts,
             "startup_timeout": startup_timeout,
         }
+        variables = environment_variables(env)
         setup = Setup(
             command_words(command),
             workers=workers,
             limits=Limits() if limits is None else limits,
-            env=environment_variables(env),
+            env={**variables, **policy_variable(flat_policy, variables)},
             cwd=None if cwd is None else os.fspath(cwd),
             show_stdout=bool(show_stdout),
             continuations=continuations,
@@ -190,6 +197,11 @@ class Simulator:
     def env(self) -> Mapping[str, str]:
         """Environment variables that it gets on top of those of this process."""
         return self._processes.setup.env
+
+    @property
+    def flat_policy(self) -> dict[str, str]:
+        """The rules for draws without names, from patterns to "latent" or "nuisance"."""
+        return policy_of(self._processes.setup.env)
 
     @property
     def cwd(self) -> str | None:

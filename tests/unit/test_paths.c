@@ -65,7 +65,7 @@ static KEPT_APART double here(void) {
 
 /* Stands for ars_main. */
 static KEPT_APART void run(void (*model)(unsigned), unsigned n) {
-    root(ars__origin_here(__builtin_frame_address(0), NULL));
+    root(ars__origin_here(__builtin_frame_address(0), NULL, 0));
     model(n);
     ARS__KEEP_FRAME();
 }
@@ -242,7 +242,7 @@ static void test_full_tables(void) {
 
 /* ars_next_trace called by the root itself, and by a function that has returned. */
 static KEPT_APART void begin(void) {
-    root(ars__origin_here(__builtin_frame_address(0), __builtin_return_address(0)));
+    root(ars__origin_here(__builtin_frame_address(0), __builtin_return_address(0), 0));
     ARS__KEEP_FRAME();
 }
 static KEPT_APART void begin_for_me(void) {
@@ -285,7 +285,7 @@ static void test_other_stacks(void) {
         char *stack = mmap(NULL, 2 * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(stack != MAP_FAILED && mprotect(stack, size, PROT_READ | PROT_WRITE) == 0);
         if (mapped) munmap(stack + size, size);
-        root(ars__origin_here(__builtin_frame_address(0), NULL));
+        root(ars__origin_here(__builtin_frame_address(0), NULL, 0));
         descend(50); /* the tree has long paths from the same call */
         getcontext(&inside);
         inside.uc_stack.ss_sp = stack;
