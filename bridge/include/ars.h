@@ -213,6 +213,10 @@ ARS_API int ars_main(int argc, char **argv, void (*model)(void *), void *user);
  * ARS_TRACES times if that environment variable is set; ARS_SEED fixes the draws. */
 ARS_API bool ars_next_trace(void);
 
+/* True inside a trace: from ars_next_trace returning true, or ars_main calling the model, to the end of that trace. Code that
+ * also runs before the first trace, such as a generator's initialisation, asks here whether it may draw. */
+ARS_API bool ars_in_trace(void);
+
 /* True in a forked re-run of a loop, whose only effect should be its acceptance. */
 ARS_API bool ars_in_continuation(void);
 
@@ -326,6 +330,7 @@ ARS_API bool ars__rs_start(ars__loop_mark *mark, void *frame, const void *pin);
 ARS_API void ars__rs_tag(void *memory);
 ARS_API void ars__rs_end(void *frame, const char *file, const char *func);
 ARS_API void ars__reject(ars__loop_mark *mark, bool (*body)(void *), void *context);
+ARS_API double ars__outside_flat(void); /* for the adapters: a draw outside a trace, from a stream with a fixed seed */
 ARS_API void ars__reject_named(const char *name, bool (*body)(void *), void *context); /* for the Fortran module */
 
 /* Loop identity is (mark, frame). Four things in this macro keep the optimiser from blurring it:

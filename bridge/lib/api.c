@@ -85,6 +85,10 @@ int ars_main(int argc, char **argv, void (*model)(void *), void *user) {
     return 0;
 }
 
+bool ars_in_trace(void) {
+    return ars__me.in_trace;
+}
+
 bool ars_in_continuation(void) {
     return ars__continuing();
 }
@@ -220,6 +224,14 @@ static __attribute__((noinline)) double draw_nuisance(const char *caller, const 
 double ars_draw(ars_dist d) {
     double drawn = ars__quick("nuisance", &d);
     return isnan(drawn) ? draw_nuisance(CALLER(sizeof d), &d) : drawn;
+}
+
+/* A generator that initialises itself draws before the first trace, where there is nothing to record. The seed is fixed: every
+ * process of every run, whatever its own seed, then has a generator in the same state. */
+double ars__outside_flat(void) {
+    if (!ars__me.has_outside) ars__rng_init(&ars__me.outside, 0, UINT64_MAX, UINT64_MAX);
+    ars__me.has_outside = true;
+    return ars__rng_uniform(&ars__me.outside);
 }
 
 /* Only the thread that runs a trace can fail it. */

@@ -86,6 +86,8 @@ struct ars__process {
     struct ars__told_host told_host;
     struct ars__snapshots snapshots;
     struct ars__kept *kept; /* memory that a rewind leaves alone */
+    ars__rng outside;       /* for draws outside a trace */
+    bool has_outside;
 };
 _Static_assert(offsetof(struct ars__process, is_owned) <= ARS__PAGE, "what a continuation writes to must fit a page");
 

@@ -116,9 +116,12 @@ def test_the_wheel_has_what_a_compiler_needs_and_no_executable_but_ars_host(whee
     assert {
         "ars/include/ars.h",
         "ars/include/ars.hpp",
-        *(f"ars/include/ars/{name}" for name in ("pyprob_cpp.hpp", "reject.hpp")),
+        *(f"ars/include/ars/{name}" for name in ("clhep.hpp", "flat.h", "gsl.h", "pyprob_cpp.hpp", "pythia8.hpp")),
+        *(f"ars/include/ars/{name}" for name in ("random.hpp", "reject.hpp")),
         "ars/include/ars/compat/pyprob_cpp/pyprob_cpp.h",
         "ars/include/ars/detail/pyprob_tensors.hpp",
+        "ars/examples/adapters/lifetime_gsl.c",
+        "ars/examples/generators/ncrystal/crystal.c",
         "ars/lib/libars.a",
         "ars/lib/libars.so",
         "ars/lib/libars.so.0",

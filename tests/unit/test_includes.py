@@ -41,6 +41,14 @@ def test_a_room_includes_only_what_it_may_know(room: str) -> None:
             assert len(found(name, room)) == 1, f"{path.name} includes {name}, which {room} does not know, or has twice"
 
 
+def test_adapters_include_the_installed_names_only() -> None:
+    """A header of include/ars is copied beside ars.h, wherever that is."""
+    adapters = sorted(path for path in (BRIDGE / "include" / "ars").rglob("*") if path.is_file())
+    assert adapters
+    for path in adapters:
+        assert includes(path) == [], f"{path.name}: <ars.h> and <ars/...>, which -I finds"
+
+
 @pytest.mark.parametrize("room", ["lib", "host"])
 def test_every_module_has_a_header_of_its_own_and_includes_it(room: str) -> None:
     for path in (path for path in sources(room) if path.suffix == ".c"):
