@@ -282,11 +282,10 @@ def generator() -> Generator:
         seed=1,
         trace=62,
         full=Size(
-            NetworkSettings(40_000, 32, batch_size=128, components=5),
+            NetworkSettings(30_000, 32, batch_size=128, components=5),
             traces=5000,
             traces_prior=20_000,
-            steps=400,
-            refine=ars.RefineConfig(rounds=3, traces=1500, most=2, effective=500, steps=150),
+            steps=200,
         ),
         quick=Size(
             NetworkSettings(2_000, 16, batch_size=64, components=3),
