@@ -24,6 +24,7 @@ from ars.arguments import (
     seed_or_random,
 )
 from ars.checks.findings import CheckReport
+from ars.checks.interventions import Influence, influences
 from ars.checks.run import LEAST_TRACES, check_setup
 from ars.config import CHECKPOINT_EVERY, NetworkConfig, RefineConfig, TrainingConfig, chosen
 from ars.continuations import Continuations
@@ -398,6 +399,10 @@ class Simulator:
         if setup.listen is not None:
             raise ValueError("check starts the simulator itself, several times: use ars.Simulator([...]), not listen")
         return check_setup(setup, count, seed_or_random(seed))
+
+    def _influences(self, seed: int) -> dict[str, Influence]:
+        """Which latents the data depend on: for ``ars inspect``."""
+        return influences(self._runs, seed)
 
     def mcmc(
         self,

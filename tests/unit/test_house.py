@@ -37,7 +37,7 @@ MAY_IMPORT = {
         "ars.network.train",
         "ars.store",
     },
-    "ars.checks": {"ars", "ars.inference", "ars.results", "ars.runtime"},
+    "ars.checks": {"ars", "ars.inference", "ars.mcmc", "ars.results", "ars.runtime"},
     "ars.cli": {"ars", "ars.checks", "ars.inference", "ars.mcmc", "ars.results", "ars.store", "ars.toolchain"},
     "ars_lab": {"ars", "ars.network", "ars.proposers", "ars.store", "ars.toolchain"},
 }

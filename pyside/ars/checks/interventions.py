@@ -1,10 +1,10 @@
 """Which latents do the data depend on? Repeat a trace with one latent changed and everything else as it was.
 
-The data of a trace of the prior are given back to it. Two runs then have the same trace numbers, hence the same nuisance
-draws. One repeats the trace's latents, the other changes a single one of them to the value that it has in another trace.
-If the likelihood changes, the data depend on that latent directly; if the prior density of another latent changes, they
-depend on it through that one. Correlations over traces would miss many such latents: an angle that is measured from a
-random direction is uncorrelated with everything.
+The data of a trace of the prior are given back to it. Two runs then have the same trace numbers, hence the same
+nuisance draws. One repeats the trace's latents, the other changes a single one of them to the value that it has in
+another trace. If the likelihood changes, the data depend on that latent directly; if the prior density of another
+latent changes, they depend on it through that one. Correlations over traces would miss many such latents: an angle that
+is measured from a random direction is uncorrelated with everything.
 """
 
 from __future__ import annotations

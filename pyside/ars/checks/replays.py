@@ -1,4 +1,4 @@
-"""Does a trace give the same bits whenever it is run: in another order, by another process, with continuations or not?"""
+"""Does a trace give the same bits whenever it is run: in another order, by another process, with continuations?"""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def _first_difference(one: Columns, two: Columns, sites: Sequence[Site]) -> str:
     n = min(len(one.samples), len(two.samples))
     for a, b in zip(one.samples[:n], two.samples[:n], strict=True):
         if (a["site"], a["instance"]) != (b["site"], b["instance"]):
-            return f'"{sites[a["site"]].address}" is drawn in one run where the other draws "{sites[b["site"]].address}"'
+            one_draws, two_draws = sites[a["site"]].address, sites[b["site"]].address
+            return f'one run draws "{one_draws}" where the other draws "{two_draws}"'
         if a["value"] != b["value"]:
             return f'the latent "{sites[a["site"]].address}" is {a["value"]:.12g} and {b["value"]:.12g}'
     if len(one.samples) != len(two.samples):

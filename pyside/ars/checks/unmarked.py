@@ -151,8 +151,8 @@ def _looks_rejected(repeated: Repeated) -> bool:
 
 
 def _features(values: Floats) -> Iterator[Floats]:
-    """Numbers in which accepted and rejected rounds are likely to differ: every latent, how far out it is, and for pairs
-    their sum, difference, product and radius."""
+    """Numbers in which accepted and rejected rounds are likely to differ: every latent, how far out it is, and for
+    pairs their sum, difference, product and radius."""
     centre, scale = values.mean(axis=0), values.std(axis=0)
     standard = (values - centre) / np.where(scale > 0.0, scale, 1.0)
     for column in standard.T:

@@ -10,8 +10,8 @@ from ars.cli.options import UsageError, add_limits, add_seed, add_simulator, add
 
 HELP: Final = "Check that a simulator keeps the promises that its weights rest on."
 _TRACES: Final = 2000
-_CODES: Final = """exit codes: 0 all promises are kept, or could not be checked; 1 the run failed; 2 wrong arguments; 3 a
-promise is broken or suspect; 130 interrupted"""
+_CODES: Final = """exit codes: 0 all promises are kept, or could not be checked; 1 the run failed; 2 wrong arguments;
+3 a promise is broken or suspect; 130 interrupted"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -47,6 +47,20 @@ static double impatient(void) {
     }
 }
 
+/* Acceptance falls with the number of tries. */
+static double tired(void) {
+    double limit = 0;
+    for (;;) {
+        rs_start("tired");
+        double x = ars_sample("x", ars_normal(0, 1));
+        if (x > limit) {
+            rs_end();
+            return x;
+        }
+        if (limit < 1.5) limit += 0.5;
+    }
+}
+
 /* The width of the prior grows from try to try. */
 static double widening(void) {
     double width = 0.2;
@@ -104,6 +118,8 @@ static void model(void *user) {
         x = polar() + polar();
     else if (is("impatient"))
         x = impatient();
+    else if (is("tired"))
+        x = tired();
     else if (is("widening"))
         x = widening();
     else if (is("own"))
