@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from ars import distributions, vectors
 from ars.budget import AutoBudget, Budget, ChosenBudget, Costs
+from ars.checks.findings import CheckReport, Finding
 from ars.config import NetworkConfig, RefineConfig, TrainingConfig
 from ars.distributions import *  # noqa: F403  # its __all__ is the list of distributions
 from ars.errors import (
@@ -65,6 +66,7 @@ __all__ = [
     "Budget",
     "ChainError",
     "Chains",
+    "CheckReport",
     "CheckpointError",
     "ChosenBudget",
     "CompileError",
@@ -76,6 +78,7 @@ __all__ = [
     "Failure",
     "Failures",
     "FewTracesWarning",
+    "Finding",
     "HostLostError",
     "KeyFileError",
     "LaunchError",

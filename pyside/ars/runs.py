@@ -64,6 +64,10 @@ class Runs:
         """The sites that the simulator has shown so far."""
         return self._processes.known_sites
 
+    def lease(self) -> int:
+        """For work that takes several runs: see ``Processes.lease``."""
+        return self._processes.lease()
+
     def identity(self, lease: int) -> dict[str, Any]:
         """Of the simulator that the next run uses."""
         return self._processes.identity(lease)

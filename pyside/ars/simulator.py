@@ -23,6 +23,9 @@ from ars.arguments import (
     renamed,
     seed_or_random,
 )
+from ars.checks.findings import CheckReport
+from ars.checks.interventions import Influence, influences
+from ars.checks.run import LEAST_TRACES, check_setup
 from ars.config import CHECKPOINT_EVERY, NetworkConfig, RefineConfig, TrainingConfig, chosen
 from ars.continuations import Continuations
 from ars.extras import torch_needed
@@ -370,6 +373,48 @@ class Simulator:
         data = observed_arrays(observe)
         drawn = self.prior(traces, seed, progress=progress, on_failure=on_failure).observations
         return check_data(data, {name: drawn[name] for name in drawn}, level=level)
+
+    def check(self, traces: int = 2000, seed: int | None = None) -> CheckReport:
+        """Check that the simulator keeps the promises that its weights rest on (docs/annotating.md).
+
+        Runs the prior three times, with processes of its own: as it is, by a single process in another order, and with
+        a continuation for every loop entry. Draws that a policy makes nuisances are not recorded, so loops of such
+        draws cannot be found.
+
+        Parameters
+        ----------
+        traces : int
+            Traces per run (default: 2,000; at least 100). More find rarer mistakes.
+        seed : int, optional
+            Seed of all runs (default: random). The same seed gives the same report.
+
+        Returns
+        -------
+        CheckReport
+            ``ok``, ``problems`` and ``findings``; printed, it is a readable report.
+
+        Raises
+        ------
+        LaunchError
+            If the simulator does not start.
+        ValueError
+            If ``traces`` is below 100, or the simulator is started elsewhere: it must be started three times.
+
+        Examples
+        --------
+        >>> print(ars.Simulator(["build/csim/marsaglia"]).check(seed=1))  # doctest: +SKIP
+        """
+        count = number_of_traces(traces)
+        if count < LEAST_TRACES:
+            raise ValueError(f"traces must be at least {LEAST_TRACES}, not {count}: fewer show nothing")
+        setup = self._processes.setup
+        if setup.listen is not None:
+            raise ValueError("check starts the simulator itself, several times: use ars.Simulator([...]), not listen")
+        return check_setup(setup, count, seed_or_random(seed))
+
+    def _influences(self, seed: int) -> dict[str, Influence]:
+        """Which latents the data depend on: for ``ars inspect``."""
+        return influences(self._runs, seed)
 
     def mcmc(
         self,

@@ -1,0 +1,169 @@
+"""Rejection loops without marks, found by what they leave in a trace.
+
+A rejection loop draws the same latents again and again, in a row, until they please it. So the number of rounds varies
+from trace to trace as a negative binomial number does, or more if acceptance depends on the state; and the last round,
+which was accepted, is distributed unlike the rounds before it. A loop that does something else with its rounds, such as
+one particle per round, may look alike: someone who knows the simulator has to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from itertools import combinations
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ars._native import SiteKind
+from ars.checks.findings import Finding
+from ars.checks.statistics import same_distribution
+from ars.columns import Booleans, Columns, Floats, Integers, Site, offsets
+
+__all__ = ["Repeated", "check_marked", "find_repeated"]
+
+LEVEL: Final = 1e-6  # rate of false alarms per loop: rounds of one trace share a state, so they are not independent
+_LEAST: Final = 25  # rounds that were not the last, below which nothing is said
+_DISPERSED: Final = 0.6  # of the variance of a negative binomial number: a fixed or Poisson number of rounds has less
+_MOST_LATENTS: Final = 6  # of a round whose pairs are looked at
+_MOST_ROWS: Final = 20_000
+
+
+class Repeated(NamedTuple):
+    """Latents that are drawn together, in a row, a number of times that varies."""
+
+    sites: tuple[int, ...]
+    rounds: Integers  # of every row of rounds
+    values: Floats  # rounds x latents, one row of rounds after another
+
+    @property
+    def last(self) -> Booleans:
+        """Which rounds are the last of their row."""
+        is_last = np.zeros(int(self.rounds.sum()), np.bool_)
+        is_last[np.cumsum(self.rounds) - 1] = True
+        return is_last
+
+
+def check_marked(columns: Columns, sites: Sequence[Site]) -> list[Finding]:
+    """Find repeated draws that look like a rejection loop.
+
+    Parameters
+    ----------
+    columns : Columns
+        Complete traces of the prior.
+    sites : sequence of Site
+        Their sites.
+
+    Returns
+    -------
+    list of Finding
+        One per loop that looks unmarked; else a single one that says "kept".
+    """
+    found = [_finding(each, sites) for each in find_repeated(columns, sites) if _looks_rejected(each)]
+    return found or [Finding("marked", "kept", "")]
+
+
+def _finding(repeated: Repeated, sites: Sequence[Site]) -> Finding:
+    names = ", ".join(f'"{sites[i].address}"' for i in repeated.sites)
+    rounds = repeated.rounds
+    is_or_are = "is" if len(repeated.sites) == 1 else "are"
+    text = (
+        f"{names} {is_or_are} drawn {int(rounds.min())} to {int(rounds.max())} times in a row, {rounds.mean():.3g} on "
+        "average, and the last draw is distributed unlike those before it: this looks like a rejection loop without "
+        "marks. If the draws before the last are thrown away, mark the loop with rs_start and rs_end, or ars_loop_try "
+        "and ars_loop_accept; without marks, naive weights count the rejected draws. If they are used, ignore this."
+    )
+    return Finding("marked", "suspect", text, sites[repeated.sites[0]].address)
+
+
+# ---- what is repeated ------------------------------------------------------------------------------------------------
+
+
+def find_repeated(columns: Columns, sites: Sequence[Site]) -> Iterator[Repeated]:
+    """Latents that some trace draws several times in a row.
+
+    Parameters
+    ----------
+    columns : Columns
+        Complete traces.
+    sites : sequence of Site
+        Their sites.
+
+    Yields
+    ------
+    Repeated
+        Latents that are always drawn equally often are one group.
+    """
+    samples = columns.samples
+    rows = np.repeat(np.arange(len(columns.traces)), np.diff(offsets(columns).samples))
+    # Inside a marked loop the rounds of one entry belong together, outside of all loops those of the trace.
+    _, context = np.unique(np.stack([rows, samples["loop"].astype(np.int64)]), axis=1, return_inverse=True)
+    by_site = np.argsort(samples["site"], kind="stable")
+    ends = np.searchsorted(samples["site"][by_site], np.arange(len(sites) + 1))
+    groups: dict[bytes, list[Integers]] = {}
+    for site in sites:
+        at = by_site[ends[site.id] : ends[site.id + 1]]
+        if site.kind is not SiteKind.SAMPLE or not len(at):
+            continue
+        there, counted = np.unique(context[at], return_counts=True)
+        if counted.min() < counted.max():
+            key = blake2b(np.stack([there, counted]).astype(np.int64).tobytes()).digest()
+            groups.setdefault(key, []).append(at)
+    varying = np.zeros(len(samples), np.bool_)
+    for group in groups.values():
+        for at in group:
+            varying[at] = True
+    for group in groups.values():
+        yield _rows_of_rounds(columns, sorted(group, key=lambda at: int(at[0])), context, varying)
+
+
+def _rows_of_rounds(columns: Columns, at: list[Integers], context: Integers, varying: Booleans) -> Repeated:
+    """A row of rounds ends where another latent of the same context, one that is not repeated, was drawn. ``at``: where
+    each latent of the group is among the samples."""
+    samples = columns.samples
+    leader = at[0]
+    order = np.argsort(context, kind="stable")
+    other = np.zeros(len(samples), np.int64)
+    other[order] = np.cumsum(~varying[order])
+    breaks = np.ones(len(leader), np.bool_)
+    same = (context[leader[1:]] == context[leader[:-1]]) & (other[leader[1:]] == other[leader[:-1]])
+    breaks[1:] = ~same
+    starts = np.flatnonzero(breaks)
+    rounds = np.diff(np.append(starts, len(leader)))
+    group = tuple(int(samples["site"][each[0]]) for each in at)
+    return Repeated(group, rounds, np.stack([samples["value"][each] for each in at], axis=1))
+
+
+# ---- what looks rejected ---------------------------------------------------------------------------------------------
+
+
+def _looks_rejected(repeated: Repeated) -> bool:
+    rounds, last = repeated.rounds, repeated.last
+    if np.count_nonzero(~last) < _LEAST or rounds.min() == rounds.max():
+        return False
+    calls = int(rounds.min())  # of the loop in one row: it may be entered several times, one entry after another
+    accepted = calls / float(rounds.mean())
+    if float(rounds.var()) < _DISPERSED * calls * (1.0 - accepted) / accepted**2:
+        return False
+    features = list(_features(repeated.values))
+    smallest = min(same_distribution(each[last][:_MOST_ROWS], each[~last][:_MOST_ROWS]) for each in features)
+    return smallest * len(features) < LEVEL
+
+
+def _features(values: Floats) -> Iterator[Floats]:
+    """Numbers in which accepted and rejected rounds are likely to differ: every latent, how far out it is, and for
+    pairs their sum, difference, product and radius."""
+    centre, scale = values.mean(axis=0), values.std(axis=0)
+    standard = (values - centre) / np.where(scale > 0.0, scale, 1.0)
+    for column in standard.T:
+        yield column
+        yield np.abs(column)
+    some = standard[:, :_MOST_LATENTS]
+    for i, j in combinations(range(some.shape[1]), 2):
+        a, b = some[:, i], some[:, j]
+        yield a + b
+        yield a - b
+        yield a * b
+        yield a * a + b * b
+    if standard.shape[1] > 2:
+        yield (standard**2).sum(axis=1)
