@@ -54,7 +54,7 @@ find_missing() {
         have gfortran || missing gfortran 'a Fortran compiler'
         has_header gsl/gsl_rng.h || missing libgsl-dev 'the GNU Scientific Library, for the test of its adapter'
         has_header CLHEP/Random/RandomEngine.h || missing libclhep-dev 'CLHEP, for the test of its adapter'
-        has_header xtensor/xarray.hpp || missing libxtensor-dev 'xtensor, for sources written for pyprob_cpp'
+        [ -e /usr/include/xtensor/xarray.hpp ] || missing libxtensor-dev 'xtensor, for sources written for pyprob_cpp'
         have ld.lld || missing lld 'the linker lld, for link-time optimisation with Clang'
         have clang-format || missing clang-format 'clang-format'
     fi
