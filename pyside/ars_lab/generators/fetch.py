@@ -177,9 +177,9 @@ def unpack(archive: Path, folder: Path, only: Callable[[str], bool] | None = Non
     with tarfile.open(archive) as tar:
         for member in tar:
             if member.isfile() and wanted(member.name):
-                stream = tar.extractfile(member)
-                assert stream is not None  # of a regular file
-                _write(folder, member.name, stream)
+                content = tar.extractfile(member)
+                assert content is not None  # of a regular file
+                _write(folder, member.name, content)
                 count += 1
     return count
 

@@ -55,7 +55,7 @@ def posterior_figure(generator: Generator, result: Result) -> Figure:
 
 
 def _panel(axes: Axes, result: Result, name: str, scale: float, span: tuple[float, float]) -> None:
-    edges = np.linspace(*span, _BINS + 1)
+    edges = np.linspace(*span, _BINS + 1).tolist()
     axes.hist(
         scale * result.prior[name], edges, density=True, color="0.85", label="prior (before)", histtype="stepfilled"
     )
