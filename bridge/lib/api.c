@@ -39,6 +39,7 @@ static uint64_t number_from(const char *variable, uint64_t otherwise) {
 static void decide(void) {
     if (ars__controlled()) {
         ars__policy_from_outside();
+        ars__me.ignores_names = number_from("ARS_CALL_PATHS", 0) != 0;
         ars__split();
         return;
     }
@@ -206,7 +207,7 @@ static __attribute__((noinline)) double sample(const char *caller, const char *n
 double ars_sample(const char *name, ars_dist d) {
     double drawn = ars__quick(name ? name : "unnamed", &d);
     if (!isnan(drawn)) return drawn;
-    if (name) return sample(CALLER(sizeof d), name, &d);
+    if (name && !ars__me.ignores_names) return sample(CALLER(sizeof d), name, &d);
     drawn = ars__sample_unnamed(ARS__CALL_HERE(), CALLER(sizeof d), &d);
     ARS__KEEP_FRAME();
     return drawn;

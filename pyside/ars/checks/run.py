@@ -10,7 +10,7 @@ from ars.checks.effects import check_effects
 from ars.checks.findings import CheckReport, Finding
 from ars.checks.replays import Ran, difference
 from ars.checks.tries import check_first_draws, check_tries
-from ars.checks.unmarked import check_marked
+from ars.checks.unmarked import call_paths, rejected, unmarked
 from ars.columns import merge, select
 from ars.failures import failures_of
 from ars.runs import Runs
@@ -20,6 +20,7 @@ from ars.runtime.setup import Setup
 __all__ = ["LEAST_TRACES", "check_setup"]
 
 LEAST_TRACES: Final = 100
+_PATH_TRACES: Final = 300  # whose draws are looked at for their call paths
 _REJECTED: Final = 4  # tries per loop entry whose draws are looked at
 _ONE_RUN: Final = Budget(M=1, R=0)  # a continuation per loop entry
 
@@ -52,7 +53,7 @@ def check_setup(setup: Setup, traces: int, seed: int) -> CheckReport:
         _replays(plain, elsewhere, estimated),
         *_tries(whole, estimated, seed),
         *_effects(estimated),
-        *check_marked(*whole),
+        *_marked(setup, whole, seed),
     ]
     return CheckReport(setup.command, traces, seed, tuple(findings))
 
@@ -99,6 +100,17 @@ def _tries(whole: Ran, estimated: Ran, seed: int) -> list[Finding]:
     if not len(estimated.columns.loops):
         return [Finding("tries", "not checked", "no loop was entered.")]
     return [*check_tries(*estimated, seed=seed), *check_first_draws(*whole)]
+
+
+def _marked(setup: Setup, whole: Ran, seed: int) -> list[Finding]:
+    """Loops without marks. Where there are some, a run of its own finds out where named latents are drawn."""
+    found = list(rejected(*whole))
+    if not found:
+        return [Finding("marked", "kept", "")]
+    traces = min(_PATH_TRACES, len(whole.columns.traces))
+    by_path = _ran(dataclasses.replace(setup, env={**setup.env, "ARS_CALL_PATHS": "1"}), traces, seed, [(0, traces)])
+    paths = call_paths(whole, by_path)
+    return [unmarked(each, whole.sites, paths) for each in found]
 
 
 def _effects(estimated: Ran) -> list[Finding]:

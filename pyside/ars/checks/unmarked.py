@@ -8,7 +8,7 @@ one particle per round, may look alike: someone who knows the simulator has to d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import combinations
 from typing import Final, NamedTuple
@@ -17,10 +17,11 @@ import numpy as np
 
 from ars._native import SiteKind
 from ars.checks.findings import Finding
+from ars.checks.replays import Ran
 from ars.checks.statistics import same_distribution
-from ars.columns import Booleans, Columns, Floats, Integers, Site, offsets
+from ars.columns import Booleans, Columns, Floats, Integers, Site, offsets, take
 
-__all__ = ["Repeated", "check_marked", "find_repeated"]
+__all__ = ["Repeated", "call_paths", "find_repeated", "rejected", "unmarked"]
 
 LEVEL: Final = 1e-6  # rate of false alarms per loop: rounds of one trace share a state, so they are not independent
 _LEAST: Final = 25  # rounds that were not the last, below which nothing is said
@@ -44,7 +45,7 @@ class Repeated(NamedTuple):
         return is_last
 
 
-def check_marked(columns: Columns, sites: Sequence[Site]) -> list[Finding]:
+def rejected(columns: Columns, sites: Sequence[Site]) -> Iterator[Repeated]:
     """Find repeated draws that look like a rejection loop.
 
     Parameters
@@ -54,26 +55,55 @@ def check_marked(columns: Columns, sites: Sequence[Site]) -> list[Finding]:
     sites : sequence of Site
         Their sites.
 
-    Returns
-    -------
-    list of Finding
-        One per loop that looks unmarked; else a single one that says "kept".
+    Yields
+    ------
+    Repeated
+        The latents of one loop.
     """
-    found = [_finding(each, sites) for each in find_repeated(columns, sites) if _looks_rejected(each)]
-    return found or [Finding("marked", "kept", "")]
+    yield from (each for each in find_repeated(columns, sites) if _looks_rejected(each))
 
 
-def _finding(repeated: Repeated, sites: Sequence[Site]) -> Finding:
+def unmarked(repeated: Repeated, sites: Sequence[Site], paths: Mapping[int, str]) -> Finding:
+    """Say that a loop looks unmarked. ``paths``: where latents are drawn, as far as that is known."""
     names = ", ".join(f'"{sites[i].address}"' for i in repeated.sites)
+    where = sorted({paths[i] for i in repeated.sites if i in paths and paths[i] != sites[i].address})
+    place = f" (in {' and '.join(where)})" if where else ""
     rounds = repeated.rounds
     is_or_are = "is" if len(repeated.sites) == 1 else "are"
     text = (
-        f"{names} {is_or_are} drawn {int(rounds.min())} to {int(rounds.max())} times in a row, {rounds.mean():.3g} on "
-        "average, and the last draw is distributed unlike those before it: this looks like a rejection loop without "
-        "marks. If the draws before the last are thrown away, mark the loop with rs_start and rs_end, or ars_loop_try "
-        "and ars_loop_accept; without marks, naive weights count the rejected draws. If they are used, ignore this."
+        f"{names}{place} {is_or_are} drawn {int(rounds.min())} to {int(rounds.max())} times in a row, "
+        f"{rounds.mean():.3g} on average, and the last draw is distributed unlike those before it: this looks like a "
+        "rejection loop without marks. If the draws before the last are thrown away, mark the loop with rs_start and "
+        "rs_end, or ars_loop_try and ars_loop_accept; without marks, naive weights count the rejected draws. If they "
+        "are used, ignore this."
     )
     return Finding("marked", "suspect", text, sites[repeated.sites[0]].address)
+
+
+def call_paths(named: Ran, by_path: Ran) -> dict[int, str]:
+    """Where the latents are drawn, from a second run of some of the traces in which draws are named by their call path.
+
+    Parameters
+    ----------
+    named : Ran
+        Traces with the names that the program gives.
+    by_path : Ran
+        Some of the same traces.
+
+    Returns
+    -------
+    dict
+        Number of the site in ``named`` -> functions of the call path, of the traces that draw the same values in both.
+    """
+    first = take(named.columns, np.flatnonzero(np.isin(named.columns.traces["trace"], by_path.columns.traces["trace"])))
+    again = take(by_path.columns, np.flatnonzero(np.isin(by_path.columns.traces["trace"], first.traces["trace"])))
+    same = first.traces["n_samples"] == again.traces["n_samples"]
+    one, other = (take(each, np.flatnonzero(same)).samples for each in (first, again))
+    pairs = np.unique(np.stack([one["site"], other["site"]])[:, one["value"] == other["value"]], axis=1)
+    found: dict[int, str] = {}
+    for site, path in pairs.T.tolist():
+        found.setdefault(site, by_path.sites[path].address.rpartition("/")[2].partition(":")[0])
+    return found
 
 
 # ---- what is repeated ------------------------------------------------------------------------------------------------

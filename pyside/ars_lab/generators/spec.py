@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import ars
 from ars.columns import Floats
@@ -71,7 +71,7 @@ class Size:
         Markov chains (default: 16).
     ess : float
         Effective traces that ARS and prior-in-loops must have (default: 200).
-    budget : Budget or str
+    budget : Budget or "auto"
         Continuations per loop entry (default: "auto").
     """
 
@@ -82,7 +82,7 @@ class Size:
     refine: ars.RefineConfig | None = None
     chains: int = 16
     ess: float = 200.0
-    budget: ars.Budget | str = "auto"
+    budget: ars.Budget | Literal["auto"] = "auto"
 
 
 @dataclass(frozen=True)
