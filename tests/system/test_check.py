@@ -22,7 +22,7 @@ PROMISES = ("completes", "replays", "tries", "effects", "marked")
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(Builder(tmp_path_factory.mktemp("checks")).program([SOURCE], Variant(COMPILERS[0], ("-O2",))))
+    return str(Builder(tmp_path_factory.mktemp("checks")).program([SOURCE], Variant(COMPILERS[0], ("-O2", "-g"))))
 
 
 def checked(*command: str, traces: int = 1000, seed: int = 1) -> ars.CheckReport:
@@ -44,8 +44,8 @@ def test_no_false_alarm(name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "promise", "verdict", "words"),
     [
-        ("unmarked", "marked", "suspect", '"u", "v" are drawn 1 to'),
-        ("twice", "marked", "suspect", '"u", "v" are drawn 2 to'),
+        ("unmarked", "marked", "suspect", '"u", "v" (in model#1>polar#1 and model#1>polar#2) are drawn 1 to'),
+        ("twice", "marked", "suspect", "are drawn 2 to"),
         ("impatient", "tries", "broken", "later tries are accepted more often"),
         ("tired", "tries", "broken", "later tries are accepted less often"),
         ("widening", "tries", "broken", "not geometric"),
@@ -133,7 +133,9 @@ def test_the_program_of_the_guide_is_found_out(tmp_path: Path) -> None:
     [code] = re.findall(r"```c\n(.*?)```", page, flags=re.DOTALL)
     source = tmp_path / "gauss.c"
     source.write_text(code)
-    gauss = Builder(tmp_path / "built").program([source], Variant(COMPILERS[0], ("-O2",)))
+    gauss = Builder(tmp_path / "built").program([source], Variant(COMPILERS[0], ("-O2", "-g")))
     report = checked(str(gauss), traces=2000)
     [finding] = report.problems
-    assert finding.promise == "marked" and finding.text.startswith('"u", "v" are drawn 1 to 7 times in a row, 1.29 on')
+    shown = '"u", "v" (in model#1>gauss#1 and model#1>gauss#2) are drawn 1 to 7 times in a row, 1.29 on'
+    assert finding.promise == "marked" and finding.text.startswith(shown)
+    assert shown in " ".join(page.split())

@@ -8,6 +8,7 @@ one particle per round, may look alike: someone who knows the simulator has to d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import combinations
@@ -28,6 +29,7 @@ _LEAST: Final = 25  # rounds that were not the last, below which nothing is said
 _DISPERSED: Final = 0.6  # of the variance of a negative binomial number: a fixed or Poisson number of rounds has less
 _MOST_LATENTS: Final = 6  # of a round whose pairs are looked at
 _MOST_ROWS: Final = 20_000
+_KIND: Final = re.compile(":[A-Za-z]+$")  # of distribution, at the end of an unnamed draw's address
 
 
 class Repeated(NamedTuple):
@@ -102,7 +104,7 @@ def call_paths(named: Ran, by_path: Ran) -> dict[int, str]:
     pairs = np.unique(np.stack([one["site"], other["site"]])[:, one["value"] == other["value"]], axis=1)
     found: dict[int, str] = {}
     for site, path in pairs.T.tolist():
-        found.setdefault(site, by_path.sites[path].address.rpartition("/")[2].partition(":")[0])
+        found.setdefault(site, _KIND.sub("", by_path.sites[path].address.rpartition("/")[2]))
     return found
 
 
