@@ -49,7 +49,7 @@ SITES = SiteTable(
 )
 OBSERVED = {"y": [0.4, -1.0, 0.1, 0.7, -0.2]}
 SHAPES = {"y": (5,)}
-VARIANTS: dict[str, dict[str, str]] = {"plain": {}, "series": {"series": "attention"}}
+VARIANTS: dict[str, dict[str, str]] = {"plain": {}, "series": {"series": "attention"}, "no pairs": {"pairs": "none"}}
 Told = tuple[int, int, float]  # site, instance, value
 Row = tuple[int, int, int, int, Sequence[Told]]  # trace, state, site, instance, told
 
