@@ -4,10 +4,10 @@
     python tools/refined_evidence.py --only nested --seeds 5
 
 Every seed adapts from the prior: two rounds of 100 traces, trained on for far too long, so that whatever depends on its
-own training shows it. Then 1,000 fresh traces are reported. A line says how far the mean of the reported evidences is from
-the exact one, in standard errors over the seeds; how many seeds are off by more than three of their own; and the same
-distance for the traces that the networks were trained on, which nobody should report. The exit code is 1 if a mean is
-off by more than three standard errors, or more than one seed in ten.
+own training shows it. Then 1,000 fresh traces are reported. A line says how far the mean of the reported evidences is
+from the exact one, in standard errors over the seeds; how many seeds are off by more than three of their own; and the
+same distance for the traces that the networks were trained on, which nobody should report. The exit code is 1 if a mean
+is off by more than three standard errors, or more than one seed in ten.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ import ars
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT / "tests") not in sys.path:
     sys.path.insert(0, str(ROOT / "tests"))
-from exact import Case, cases  # noqa: E402
+from exact import Case, cases  # type: ignore[import-not-found]  # noqa: E402
 
 CSIM = Path(os.environ.get("ARS_CSIM_DIR", ROOT / "build" / "csim"))
 LIMIT = 3.0  # standard errors
@@ -86,13 +86,11 @@ def measure(
         The distances.
     """
     reported, errors, trained_on, kept = [], [], [], 0
-    with _pooled_evidences() as pooled:
+    with _PooledEvidences() as pooled:
         for seed in range(seeds):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ars.RefinementWarning)
-                post = simulator.posterior(
-                    case.observed, traces, adapt=config, seed=seed, budget=ars.Budget(M=4, R=1)
-                )
+                post = simulator.posterior(case.observed, traces, adapt=config, seed=seed, budget=ars.Budget(M=4, R=1))
             found = post.log_evidence("ars")
             reported.append(found.evidence)
             errors.append(found.standard_error)
@@ -106,17 +104,17 @@ def measure(
 
 def _distance(estimates: Sequence[float], case: Case) -> float:
     error = float(np.std(estimates, ddof=1)) / math.sqrt(len(estimates))
-    return (float(np.mean(estimates)) - case.evidence) / error
+    return float((np.mean(estimates) - case.evidence) / error)
 
 
-class _pooled_evidences:
+class _PooledEvidences:
     """Inside, the log evidences by the traces of all rounds, one per round of any refinement."""
 
     def __enter__(self) -> list[float]:
         from ars.network.refine import run
 
         self._shown: Any = run._Shown
-        self._report: Callable[..., None] = self._shown.report
+        self._report: Any = self._shown.report
         found: list[float] = []
 
         def noted(shown: Any, report: Any) -> None:

@@ -326,6 +326,9 @@ class RefineConfig:
     defensive : float
         Largest share of the prior in each proposal of the refined network, 1e-6 to 0.5 (default: 0.01). A trace of k
         draws loses about k times this share of its effective traces.
+    aim : float
+        How much trainings aim at traces that the proposals draw too rarely, 0 to 1 (default: 0, not at all). Traces
+        count in the loss with this power of the ratio of posterior to proposal, too. Rare large weights become smaller.
     enough : float
         Stop as soon as this share of fresh traces is effective, 0 to 1 (default: 0.9).
     patience : int
@@ -358,6 +361,7 @@ class RefineConfig:
     defensive: float = _field(
         0.01, Setting("largest share of the prior in each refined proposal", 1e-6, 0.5, whole=False)
     )
+    aim: float = _field(0.0, Setting("aim at traces that are proposed too rarely", 0, 1, whole=False))
     enough: float = _field(0.9, Setting("stop when this share of the traces is effective", 0, 1, whole=False))
     patience: int = _count(4, "stop after N rounds without a better one")
     M: int = _count(10, "runs under p per loop entry, in the rounds")

@@ -111,7 +111,7 @@ def cases(*, quick: bool) -> list[Case]:
     """All cases. ``quick``: small networks and few rounds, which shows that everything works."""
     few = ars.RefineConfig(rounds=2, traces=500, most=2, steps=40, batch_size=64, effective=100)
     sherpa = NetworkSettings(20_000, 32, batch_size=64) if quick else NetworkSettings(600_000, 256, batch_size=256)
-    polar = NetworkSettings(5_000, 32, batch_size=64) if quick else NetworkSettings(500_000, 512)
+    polar = NetworkSettings(5_000, 32, batch_size=64) if quick else NetworkSettings(2_000_000, 512)
     usual = few if quick else ars.RefineConfig(traces=20_000, most=4, effective=2000)
     hard = few if quick else ars.RefineConfig(traces=20_000, most=6, effective=2000, rounds=20)
     small = few if quick else ars.RefineConfig(traces=5000)

@@ -1,4 +1,5 @@
-"""The evidence after refinement on every simulator whose evidence is known: the quick form of tools/refined_evidence.py.
+"""The evidence after refinement on every simulator whose evidence is known: the quick form of
+tools/refined_evidence.py.
 test_refinement.py has 20 seeds of two of them, with the mutant that reports its training traces."""
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import ars
 from ars.config import NetworkConfig
 
 pytest.importorskip("torch")
-from ars.network.refine import run as refine_run  # noqa: E402
+from ars.network.refine import run as refine_run
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "refined_evidence.py"
 TINY = NetworkConfig(

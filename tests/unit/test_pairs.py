@@ -1,6 +1,6 @@
-"""Two draws in a row as a vector: its features in C are those of the formulas here, they add nothing where there is no pair,
-they are saved, files of earlier versions have none, and they let a network find an azimuth. That they are served as they
-are trained is among the tests of test_core.py, test_trees.py and test_network_proposer.py."""
+"""Two draws in a row as a vector: its features in C are those of the formulas here, they add nothing where there is no
+pair, they are saved, files of earlier versions have none, and they let a network find an azimuth. That they are served
+as they are trained is among the tests of test_core.py, test_trees.py and test_network_proposer.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from ars.network.model.vocabulary import SiteSpec, Vocabulary  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
-SMALL = NetworkConfig(lstm_dim=12, observe_dim=4, observe_hidden=8, site_dim=4, value_dim=8, head_hidden=8, components=3)
+SMALL = NetworkConfig(
+    lstm_dim=12, observe_dim=4, observe_hidden=8, site_dim=4, value_dim=8, head_hidden=8, components=3
+)
 WITHOUT = dataclasses.replace(SMALL, pairs="none")
 SITES = [SiteSpec(name, DistKind.UNIFORM, 2) for name in ("x", "y", "z", "side", "phi")]
 PRIORS = ((-0.5, 0.5), (-0.5, 0.5), (10.0, 20.0), (-1.0, 1.0), (0.0, 2 * math.pi))
@@ -172,6 +174,6 @@ def trained_loss(config: NetworkConfig) -> float:
 
 @pytest.mark.slow
 def test_a_network_finds_an_azimuth() -> None:
-    """Sooner than without: after 300 steps, -1.16 against -0.95. The entropy of the angle is -2.1, and 1.8 given nothing."""
+    """Sooner than without: after 300 steps, -1.16 against -0.95. Its entropy is -2.1, and 1.8 given nothing."""
     sizes = dataclasses.replace(SMALL, lstm_dim=32, head_hidden=32, value_dim=16, components=6)
     assert trained_loss(sizes) < trained_loss(dataclasses.replace(sizes, pairs="none")) - 0.1
