@@ -187,14 +187,15 @@ void ars__pair_features(size_t n, const struct ars__drawn *first, const struct a
         double a = spread(first->kind[i], first->prior + 4 * i), b = spread(second->kind[i], second->prior + 4 * i);
         double x = first->value[i], y = second->value[i];
         memset(out, 0, ARS__PAIR_FEATURES * sizeof *out);
-        if (!(a > 0 && b > 0 && a <= factor * b && b <= factor * a && isfinite(x) && isfinite(y) && isfinite(a))) continue;
+        if (!(a > 0 && b > 0 && a <= factor * b && b <= factor * a && isfinite(x) && isfinite(y) && isfinite(a)))
+            continue;
         double angle = atan2(y, x), r = clamp(hypot(x, y) / hypot(a, b), 0, 1e6);
         const double columns[ARS__PAIR_FEATURES] = {
             cos(angle),
             sin(angle),
             cos(2 * angle),
             sin(2 * angle),
-            angle / M_PI,                                     /* two branches: each jumps where the other does not */
+            angle / M_PI, /* two branches: each jumps where the other does not */
             angle < 0 ? angle / M_PI + 1 : angle / M_PI - 1,
             0.25 * log(r + 1e-3) + 0.5,
             tanh(r),
