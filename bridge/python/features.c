@@ -179,3 +179,40 @@ void ars__value_features(size_t n, const int64_t *kind, const double *prior, con
             memset(out, 0, ARS__VALUE_FEATURES * sizeof *out);
     }
 }
+
+/* The standard deviation, about, of a prior of a component of a vector; 0 for other priors. */
+static double spread(int64_t kind, const double *p) {
+    switch (kind) {
+    case ARS_DIST_UNIFORM:
+        return (p[1] - p[0]) / sqrt(12);
+    case ARS_DIST_NORMAL:
+        return p[1];
+    case ARS_DIST_TRUNCATED_NORMAL:
+        return fmin(p[1], (p[3] - p[2]) / sqrt(12));
+    default:
+        return 0;
+    }
+}
+
+void ars__pair_features(size_t n, const struct ars__drawn *first, const struct ars__drawn *second, float *out) {
+    const double factor = 4;
+    for (size_t i = 0; i < n; i++, out += ARS__PAIR_FEATURES) {
+        double a = spread(first->kind[i], first->prior + 4 * i), b = spread(second->kind[i], second->prior + 4 * i);
+        double x = first->value[i], y = second->value[i];
+        memset(out, 0, ARS__PAIR_FEATURES * sizeof *out);
+        if (!(a > 0 && b > 0 && a <= factor * b && b <= factor * a && isfinite(x) && isfinite(y) && isfinite(a)))
+            continue;
+        double angle = atan2(y, x), r = clamp(hypot(x, y) / hypot(a, b), 0, 1e6);
+        const double columns[ARS__PAIR_FEATURES] = {
+            cos(angle),
+            sin(angle),
+            cos(2 * angle),
+            sin(2 * angle),
+            angle / M_PI, /* two branches: each jumps where the other does not */
+            angle < 0 ? angle / M_PI + 1 : angle / M_PI - 1,
+            0.25 * log(r + 1e-3) + 0.5,
+            tanh(r),
+        };
+        for (size_t k = 0; k < ARS__PAIR_FEATURES; k++) out[k] = (float)columns[k];
+    }
+}
