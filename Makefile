@@ -12,7 +12,7 @@
 #   make build    CMake build in build/          make clean    remove everything that was made here
 #   make dist     sdist and wheel, in dist/
 #   make bench    measure speed, and renew docs/performance.md
-#   make generators  fetch, build and run Pythia 8 and NCrystal in build-generators/, and renew docs/generators.md; an hour
+#   make generators  fetch, build and run Pythia 8 and NCrystal in build-generators/, and renew docs/generators.md; can be interrupted
 #   make results  the paper's experiments in full, into results/ and docs/results/; hours, can be interrupted
 #
 # Variables: PYTHON (python3), JOBS (all cores), PYTEST_ARGS (make test PYTEST_ARGS='-k nested').
