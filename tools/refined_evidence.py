@@ -121,7 +121,7 @@ class _PooledEvidences:
             found.append(report.pooled_log_evidence)
             self._report(shown, report)
 
-        self._shown.report = noted
+        setattr(self._shown, "report", noted)  # noqa: B010  # of a class: mypy sees a method
         return found
 
     def __exit__(self, *_: object) -> None:

@@ -87,7 +87,7 @@ struct ars__process {
     struct ars__snapshots snapshots;
     struct ars__kept *kept; /* memory that a rewind leaves alone */
     ars__rng outside;       /* for draws outside a trace */
-    bool ignores_names; /* of ars_sample: every draw is named by its call path (ARS_CALL_PATHS=1, for ars check) */
+    bool ignores_names;     /* of ars_sample: every draw is named by its call path (ARS_CALL_PATHS=1, for ars check) */
     bool has_outside;
 };
 _Static_assert(offsetof(struct ars__process, is_owned) <= ARS__PAGE, "what a continuation writes to must fit a page");
