@@ -1,5 +1,5 @@
 /* Names of call paths: readable names, the decoder of machine code, and files that are not what they should be. The names of whole
- * programs, by all compilers, are in test_names.py. */
+ * programs, by all compilers, are in test_path_names.py. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <fcntl.h>

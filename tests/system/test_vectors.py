@@ -216,7 +216,7 @@ def test_vectors_as_nuisance(start: Start) -> None:
 
 def test_a_network_follows_the_correlation(start: Start) -> None:
     sim = start("normal-loop")
-    net = sim.train(12_000, lstm_dim=32, components=3, batch_size=128, seed=1)
+    net = sim.train(20_000, lstm_dim=32, components=3, batch_size=64, lr=3e-3, seed=1)
     post = sim.posterior(observe={"y": Y}, traces=1500, network=net, budget=ars.Budget(2, 2), seed=13)
     assert_near(post, "ars", log_evidence_of_half())
     prior = sim.posterior(observe={"y": Y}, traces=1500, seed=13)

@@ -174,9 +174,16 @@ DERIVATIVES = {
     DistKind.TRUNCATED_NORMAL: ((0.5, 2.0, -1.0, 1.5), (-1.0, 0.2, 1.5, 2.0)),
     DistKind.NEGATIVE_BINOMIAL: ((2.5, 0.3), (0.0, 4.0, 1.5)),
     DistKind.STUDENT_T: ((3.0, 0.5, 2.0), (-7.0, 0.5, 40.0)),
+    DistKind.MULTIVARIATE_NORMAL: ((0.5, 2.0), (-1.0, 0.5, 3.0)),  # of one coordinate, given those before it
+    DistKind.DIRICHLET: ((2.0, 1.5, 0.0, 0.8), (0.1, 0.4, 0.9)),
 }
 FIRST = {DistKind.BINOMIAL: 1, DistKind.NEGATIVE_BINOMIAL: 1, DistKind.STUDENT_T: 1}  # n, r and df are the prior's
-ENDS = {DistKind.UNIFORM: 0, DistKind.SCALED_BETA: 2, DistKind.TRUNCATED_NORMAL: 2}  # parameters with a derivative
+ENDS = {  # parameters with a derivative
+    DistKind.UNIFORM: 0,
+    DistKind.SCALED_BETA: 2,
+    DistKind.TRUNCATED_NORMAL: 2,
+    DistKind.DIRICHLET: 2,
+}
 
 
 def test_derivatives_are_tested_for_every_component() -> None:

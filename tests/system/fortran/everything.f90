@@ -97,7 +97,7 @@ contains
                                           ars_multivariate_normal([1d0, 2d0], factor)])
       shares = ars_draw_vector([ars_dirichlet([1d0, 2d0, half])])
       if (ars_dimension(ars_dirichlet([1d0, 2d0, half])) /= 3) error stop "ars_dimension"
-      sum = sum + three(2) * whole(4) + shares(3)
+      sum = sum + (three(2) * whole(4) + shares(3))
       call ars_reject("disc", in_disc, at)
       call ars_reject("other disc", in_other_disc)
       sum = sum + (gamma_above(0.8d0) + at%x * at%y + ox)
