@@ -55,6 +55,16 @@
 #error "libars needs GCC or Clang: loop marks use their frame-address and statement-expression extensions"
 #endif
 
+/* Of calls that are named by their call path: Clang merges equal calls in two branches otherwise, and with them their names. */
+#ifdef __has_attribute
+#if __has_attribute(nomerge)
+#define ARS__APART __attribute__((nomerge))
+#endif
+#endif
+#ifndef ARS__APART
+#define ARS__APART
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -108,12 +118,12 @@ ARS_API size_t ars_dimension(ars_dist d);
 
 /* A latent: proposed by the controller, recorded under `name`. Names are copied; one site keeps one kind of
  * distribution. Returns the value drawn. NULL in place of a name: the draw is named by its call path, like ars_flat. */
-ARS_API double ars_sample(const char *name, ars_dist d);
+ARS_API double ars_sample(const char *name, ars_dist d) ARS__APART;
 
 /* n latents of one site in one request to the controller: the values and the records of n calls of ars_sample(name, d[i]), draw
  * for draw, for a fraction of the waiting. `values` receives them, ars_dimension(d[i]) for each. All d are of one kind. With
  * n = 0 nothing happens. NULL in place of a name: as with ars_sample, for kinds with one value. */
-ARS_API void ars_sample_vector(const char *name, const ars_dist *d, size_t n, double *values);
+ARS_API void ars_sample_vector(const char *name, const ars_dist *d, size_t n, double *values) ARS__APART;
 
 /* A nuisance: always drawn from the prior, never recorded. */
 ARS_API double ars_draw(ars_dist d);
@@ -130,7 +140,7 @@ ARS_API void ars_draw_vector(const ars_dist *d, size_t n, double *values);
  *
  * Names survive recompiling with other flags if the program has debug information (-g); docs/unnamed-draws.md has the
  * details. The plain simulator looks for no names. */
-ARS_API double ars_flat(void);
+ARS_API double ars_flat(void) ARS__APART;
 #define ars_flat()                                                                                                     \
     (__extension__({                                                                                                   \
         double ars__u = (ars_flat)();                                                                                  \

@@ -334,7 +334,7 @@ def agreement(by_ars: Method, by_prior: Method, chains: Method, generator: Gener
         )
     checks.append(
         Check(
-            "the Markov chains have mixed (R-hat at most 1.05)", chains.quality <= 1.05, f"R-hat {chains.quality:.3f}"
+            "the Markov chains have mixed (R-hat at most 1.02)", chains.quality <= 1.02, f"R-hat {chains.quality:.3f}"
         )
     )
     return checks
