@@ -12,6 +12,7 @@
 #   make build    CMake build in build/          make clean    remove everything that was made here
 #   make dist     sdist and wheel, in dist/
 #   make bench    measure speed, and renew docs/performance.md
+#   make generators  fetch, build and run Pythia 8 and NCrystal in build-generators/, and renew docs/generators.md; can be interrupted
 #   make results  the paper's experiments in full, into results/ and docs/results/; hours, can be interrupted
 #
 # Variables: PYTHON (python3), JOBS (all cores), PYTEST_ARGS (make test PYTEST_ARGS='-k nested').
@@ -20,6 +21,7 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PYTEST_ARGS ?=
 RESULTS_ARGS ?=
+GENERATORS_ARGS ?=
 BUILD := build
 BUILD_ASAN := build-asan
 BUILD_FUZZ := build-fuzz
@@ -40,7 +42,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: all demo check test sanitize docs dist fuzz chaos inject rewind soak truth build build-asan install lint lint-only format clean setup-build setup-test bench results
+.PHONY: all demo check test sanitize docs dist fuzz chaos inject rewind soak truth build build-asan install lint lint-only format clean setup-build setup-test bench results generators
 
 all: build
 
@@ -50,6 +52,10 @@ demo: install
 # Hours. It goes on where it was interrupted; RESULTS_ARGS='--repeats 100 --traces 100000' has the paper's runs.
 results: install
 	$(VENV)/bin/ars reproduce all --full --out results --publish docs/results $(RESULTS_ARGS)
+
+# Packages, executables and stages are kept in build-generators/: an interrupted run goes on. GENERATORS_ARGS='pythia --quick' runs less.
+generators: install
+	$(VENV)/bin/python -m ars_lab.generators --out build-generators --publish docs $(GENERATORS_ARGS)
 
 bench: install
 	$(VENV)/bin/ars bench all --out docs/performance.json --plots docs/figures --into docs/performance.md
@@ -144,6 +150,6 @@ $(VENV)/.installed: $(VENV)/.requirements $(WHEEL_SOURCES)
 	@touch $@
 
 clean:
-	rm -rf $(BUILD) $(BUILD_ASAN) $(BUILD_FUZZ) $(BUILD).log $(BUILD_ASAN).log $(VENV) demo dist .mypy_cache .ruff_cache .pytest_cache \
+	rm -rf $(BUILD) $(BUILD_ASAN) $(BUILD_FUZZ) build-generators $(BUILD).log $(BUILD_ASAN).log $(VENV) demo dist .mypy_cache .ruff_cache .pytest_cache \
 	    .hypothesis truth
 	find . -name __pycache__ -prune -exec rm -rf {} +

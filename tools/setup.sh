@@ -2,7 +2,8 @@
 # setup.sh build|test: makes sure that this machine has what the Makefile needs, and installs what is missing with
 # apt-get. Prints nothing and changes nothing when all is there.
 #   build   compilers, CMake, libzmq, Python with venv and headers
-#   test    the above, and Clang with its AddressSanitizer, lld, clang-format and gfortran
+#   test    the above, and Clang with its AddressSanitizer, lld, clang-format, gfortran, and the
+#           libraries that adapters are for: GSL, CLHEP and xtensor
 set -eu
 purpose=${1:-build}
 PYTHON=${PYTHON:-python3}
@@ -15,6 +16,7 @@ missing() { # missing PACKAGE DESCRIPTION
 }
 have() { command -v "$1" >/dev/null 2>&1; }
 python_has() { "$PYTHON" -c "$1" >/dev/null 2>&1; }
+has_header() { echo "#include <$1>" | c++ -x c++ -fsyntax-only - >/dev/null 2>&1; }
 clang_has_asan() {
     for file in "$(clang -print-resource-dir)"/lib/*/libclang_rt.asan*.a; do [ -e "$file" ] && return; done
     return 1
@@ -50,6 +52,9 @@ find_missing() {
             missing libclang-rt-dev "Clang's AddressSanitizer"
         fi
         have gfortran || missing gfortran 'a Fortran compiler'
+        has_header gsl/gsl_rng.h || missing libgsl-dev 'the GNU Scientific Library, for the test of its adapter'
+        has_header CLHEP/Random/RandomEngine.h || missing libclhep-dev 'CLHEP, for the test of its adapter'
+        [ -e /usr/include/xtensor/xarray.hpp ] || missing libxtensor-dev 'xtensor, for sources written for pyprob_cpp'
         have ld.lld || missing lld 'the linker lld, for link-time optimisation with Clang'
         have clang-format || missing clang-format 'clang-format'
     fi

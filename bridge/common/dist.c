@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dist_kinds.h"
+#include "dist_vector.h"
 
 #define ROW(CODE, function, label, role, drawn, order, count, ...)                                                     \
     [ARS_DIST_##CODE] = {.name = label,                                                                                \
@@ -32,7 +33,7 @@ static bool listed(unsigned kind) {
 }
 
 static bool known(double kind) {
-    return kind >= 1 && kind <= ARS__DIST_LAST;
+    return kind >= 1 && kind <= ARS__DIST_LAST && ars__kinds[(unsigned)kind].name;
 }
 
 int ars__dist_parameters(unsigned kind) {
@@ -44,7 +45,7 @@ bool ars__dist_is_component(unsigned kind) {
 }
 
 bool ars__dist_is_prior(unsigned kind) {
-    return known(kind) && ars__kinds[kind].use == ARS__USE_PRIOR;
+    return known(kind) && ars__kinds[kind].use != ARS__USE_PROPOSAL;
 }
 
 bool ars__dist_is_discrete(unsigned kind) {
@@ -159,6 +160,14 @@ static int check_truncation(const ars_dist *d, char *text, size_t size) {
         d->a[2], d->a[3], d->a[0]);
 }
 
+/* The mean is a rate, with its limit. A p of 0 would never succeed. */
+static int check_negative_binomial(const ars_dist *d, char *text, size_t size) {
+    double r = d->a[0], p = d->a[1];
+    if (r * (1 - p) <= 1e15 * p) return 0;
+    return wrong(text, size, "NegativeBinomial: r is %.12g and p is %.12g, so the mean r (1 - p) / p is above 1e15", r,
+                 p);
+}
+
 static int check_sum(const char *name, const char *what, double sum, char *text, size_t size) {
     if (fabs(sum - 1) <= 1e-9) return 0;
     return wrong(text, size, "%s: the %s sum to %.12g, must sum to 1", name, what, sum);
@@ -219,7 +228,13 @@ int ars__dist_check(const ars_dist *d, char *text, size_t size) {
         return wrong(text, size, "Prior: stands for another distribution, which must be put in its place");
     if (!known(d->kind))
         return wrong(text, size, "distribution of unknown kind %u; make it with ars_normal() and the like", d->kind);
+    if (ars__is_vector(d))
+        return wrong(text, size,
+                     "%s: draws have %u coordinates. Draw them with ars_sample_vector or ars_draw_vector, and observe "
+                     "them with ars_observe_vector",
+                     ars__kinds[d->kind].name, d->n);
     if (check_scalars(d, text, size)) return -1;
+    if (d->kind == ARS_DIST_NEGATIVE_BINOMIAL) return check_negative_binomial(d, text, size);
     return d->kind == ARS_DIST_TRUNCATED_NORMAL ? check_truncation(d, text, size) : 0;
 }
 

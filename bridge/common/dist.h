@@ -26,6 +26,12 @@ void ars__rng_init(ars__rng *rng, uint64_t seed, uint64_t trace, uint64_t stream
 void ars__rng_refill(ars__rng *rng); /* when all words are used up */
 double ars__rng_normal(ars__rng *rng);
 
+/* Where a stream is, and a stream that goes on from there. */
+static inline struct ars_wire_stream ars__rng_place(const ars__rng *rng) {
+    return (struct ars_wire_stream){{rng->key[0], rng->key[1]}, rng->trace, rng->block, rng->used, 0};
+}
+void ars__rng_resume(ars__rng *rng, const struct ars_wire_stream *place);
+
 /* The next two words of the stream, the first of them in the upper half. Nobody takes a single one. */
 static inline uint64_t ars__rng_u64(ars__rng *rng) {
     if (__builtin_expect(rng->used == ARS__RNG_WORDS, 0)) ars__rng_refill(rng);

@@ -26,7 +26,7 @@ enum ars__values {
     ARS__ABOVE_ZERO, /* finite, > 0 */
 };
 
-enum ars__use { ARS__USE_PROPOSAL, ARS__USE_PRIOR };
+enum ars__use { ARS__USE_PROPOSAL, ARS__USE_PRIOR, ARS__USE_COORDINATE };
 
 /* A row of dist_list.h. Categorical, Mixture, Prior and Given have no functions here. */
 struct ars__kind {
@@ -84,6 +84,9 @@ double ars__ln(double x);
 double ars__log_poisson_raw(double x, double rate);
 double ars__log_binomial_raw(double x, double y, double p, double q);
 
+/* The log density of a standard Student t at z, whose log |z| is given apart: z may be infinite. */
+double ars__log_student_raw(double df, double z, double log_z);
+
 /* A truncated Normal seen from the point of [low, high] that is nearest to its mean. With t the distance from there
  * in units of std, the density is proportional to exp(-t (2 a + t) / 2) for 0 <= t <= h if the mean is outside
  * (a >= 0 is the distance of the mean), and to exp(-z^2 / 2) for alpha <= z <= beta if it is inside. Far in a tail
@@ -99,6 +102,9 @@ struct ars__truncation ars__truncate(const double *a);
 
 /* (x - mean) / std, also where the difference is too large for a double and the quotient is not. */
 double ars__standard(double x, double mean, double std);
+
+/* dist_sample.c: the log of a Gamma with rate 1: a small shape gives values far below the smallest double. */
+double ars__log_gamma_draw(double shape, ars__rng *rng);
 
 /* Normal tail over density, Q(a) / phi(a), for a >= 0. */
 double ars__mills(double a);

@@ -20,17 +20,23 @@ enum ars_dist_kind {
     ARS_DIST_SCALED_BETA = 13,
     ARS_DIST_MIXTURE = 14, /* a proposal: components of any kind but Categorical and Mixture */
     ARS_DIST_PRIOR = 15,   /* a proposal: whatever the prior is */
-    ARS_DIST_GIVEN = 16    /* instead of a proposal: this value, not drawn (bridge/lib/given.h) */
+    ARS_DIST_GIVEN = 16,   /* instead of a proposal: this value, not drawn (bridge/lib/given.h) */
+    ARS_DIST_NEGATIVE_BINOMIAL = 17,
+    ARS_DIST_STUDENT_T = 18,
+    /* Vectors are drawn coordinate by coordinate: these two are one coordinate, given those before it (dist_vector.h). */
+    ARS_DIST_MULTIVARIATE_NORMAL = 19,
+    ARS_DIST_DIRICHLET = 20
 };
 /* cffi: end */
-enum { ARS__DIST_LAST = ARS_DIST_GIVEN }; /* the largest code; a row beyond it does not compile */
+enum { ARS__DIST_LAST = ARS_DIST_DIRICHLET }; /* the largest code; a row beyond it does not compile */
 
 /* One row per distribution with a fixed number of parameters:
  *
  *     X(CODE, name, "Name", use, values, ordered, n, {"parameter", rule}, ...)
  *
  * name     of its functions: ars__log_<name> is the log density, ars__draw_<name> the sampler
- * use      PRIOR: simulators draw from it, and proposals may use it; PROPOSAL: proposals only
+ * use      PRIOR: simulators draw from it, and proposals may use it; PROPOSAL: proposals only; COORDINATE: of a vector that
+ *          simulators draw from, given the coordinates before it (dist_vector.h)
  * values   enum ars__values: the numbers that can be drawn, whatever the parameters
  * ordered  index of a parameter that must be below the next one; -1: none
  * n        number of parameters, 1 to 4; each has an enum ars__rule
@@ -51,6 +57,14 @@ enum { ARS__DIST_LAST = ARS_DIST_GIVEN }; /* the largest code; a row beyond it d
     X(TRUNCATED_NORMAL, truncated_normal, "TruncatedNormal", PRIOR, REALS, 2, 4,                                       \
       {"mean", ARS__REAL}, {"std", ARS__POSITIVE}, {"low", ARS__BOUND}, {"high", ARS__BOUND})                          \
     X(SCALED_BETA, scaled_beta, "ScaledBeta", PROPOSAL, REALS, 2, 4,                                                   \
+      {"a", ARS__SHAPE}, {"b", ARS__SHAPE}, {"low", ARS__REAL}, {"high", ARS__REAL})                                   \
+    X(NEGATIVE_BINOMIAL, negative_binomial, "NegativeBinomial", PRIOR, COUNTS, -1, 2,                                  \
+      {"r", ARS__SHAPE}, {"p", ARS__PROBABILITY})                                                                      \
+    X(STUDENT_T, student_t, "StudentT", PRIOR, REALS, -1, 3,                                                           \
+      {"df", ARS__SHAPE}, {"loc", ARS__REAL}, {"scale", ARS__POSITIVE})                                                \
+    X(MULTIVARIATE_NORMAL, multivariate_normal, "MultivariateNormal", COORDINATE, REALS, -1, 2,                        \
+      {"mean", ARS__REAL}, {"std", ARS__POSITIVE})                                                                     \
+    X(DIRICHLET, dirichlet, "Dirichlet", COORDINATE, UNIT, 2, 4,                                                       \
       {"a", ARS__SHAPE}, {"b", ARS__SHAPE}, {"low", ARS__REAL}, {"high", ARS__REAL})
 /* clang-format on */
 

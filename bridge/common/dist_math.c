@@ -76,6 +76,21 @@ double ars__log_binomial_raw(double x, double y, double p, double q) {
     return stirling - distance - 0.5 * (LN_2PI + log(x) + log_ratio(y, n));
 }
 
+/* Loader's form: with the deviances nothing cancels, neither for large df nor near 0. */
+double ars__log_student_raw(double df, double z, double log_z) {
+    double half = 0.5 * df, ratio = z * z / df;
+    double constant = stirling_error(half + 0.5) - stirling_error(half) - deviance(half, half + 0.5);
+    double log_root, exponent; /* log sqrt(1 + ratio), and df times it */
+    if (ratio > 1 / DBL_EPSILON) {
+        log_root = log_z - 0.5 * log(df);
+        exponent = df * log_root;
+    } else {
+        log_root = 0.5 * log1p(ratio);
+        exponent = ratio > 0.2 ? df * log_root : 0.5 * z * z - deviance(half, half + 0.5 * z * z);
+    }
+    return constant - exponent - LN_SQRT_2PI - log_root;
+}
+
 double ars__mills(double a) {
     if (a < 10) return sqrt(M_PI / 2) * erfc(a * M_SQRT1_2) * exp(0.5 * a * a);
     /* The asymptotic series; for a >= 10 its terms pass below the last bit long before they grow again. */

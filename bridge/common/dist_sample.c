@@ -148,8 +148,7 @@ static double gamma_large(double shape, ars__rng *rng) {
     }
 }
 
-/* The log of a Gamma with rate 1: a small shape gives values far below the smallest double. */
-static double log_gamma_draw(double shape, ars__rng *rng) {
+double ars__log_gamma_draw(double shape, ars__rng *rng) {
     if (shape >= 1) return log(gamma_large(shape, rng));
     double boosted = log(gamma_large(shape + 1, rng));
     return boosted - exponential(rng) / shape;
@@ -161,7 +160,7 @@ static double positive(double log_x) {
 }
 
 double ars__draw_gamma(const double *a, ars__rng *rng) {
-    if (a[0] < 1) return positive(log_gamma_draw(a[0], rng) - log(a[1]));
+    if (a[0] < 1) return positive(ars__log_gamma_draw(a[0], rng) - log(a[1]));
     return clamp(gamma_large(a[0], rng) / a[1], DBL_TRUE_MIN, DBL_MAX);
 }
 
@@ -171,7 +170,7 @@ double ars__draw_beta(const double *a, ars__rng *rng) {
         double first = gamma_large(a[0], rng), second = gamma_large(a[1], rng);
         y = first / (first + second);
     } else {
-        double first = log_gamma_draw(a[0], rng), second = log_gamma_draw(a[1], rng);
+        double first = ars__log_gamma_draw(a[0], rng), second = ars__log_gamma_draw(a[1], rng);
         y = first < second ? exp(first - second) / (1 + exp(first - second)) : 1 / (1 + exp(second - first));
     }
     return clamp_inside(y, 0, 1);

@@ -127,6 +127,14 @@ void ars__rng_refill(ars__rng *rng) {
     rng->used = 0;
 }
 
+void ars__rng_resume(ars__rng *rng, const struct ars_wire_stream *place) {
+    *rng = (ars__rng){{place->key[0], place->key[1]}, place->trace, place->block, {0}, place->used};
+    if (place->used >= ARS__RNG_WORDS) return;
+    rng->block -= ARS__RNG_BLOCKS;
+    ars__rng_refill(rng);
+    rng->used = place->used;
+}
+
 /* Box and Muller's method, its second value thrown away: a stream is then a pure function of how many draws were made. */
 double ars__rng_normal(ars__rng *rng) {
     double radius = sqrt(-2 * log(ars__rng_uniform(rng)));

@@ -40,7 +40,7 @@ static inline struct ars__layout ars__record_layout(const struct ars_wire_trace 
         [ARS__PART_TRACE] = sizeof(struct ars_wire_trace),
         [ARS__PART_SAMPLES] = t->n_samples * (uint64_t)sizeof(struct ars_wire_sample),
         [ARS__PART_OBSERVES] = t->n_observes * (uint64_t)sizeof(struct ars_wire_values),
-        [ARS__PART_RESULTS] = t->n_results * (uint64_t)sizeof(struct ars_wire_values),
+        [ARS__PART_RESULTS] = t->n_results * (uint64_t)sizeof(struct ars_wire_result),
         [ARS__PART_LOOPS] = t->n_loops * (uint64_t)sizeof(struct ars_wire_loop),
         [ARS__PART_SLOTS] = (t->n_loops * (uint64_t)sizeof(uint32_t) + 7) / 8 * 8,
         [ARS__PART_VALUES] = t->n_values * (uint64_t)sizeof(double),

@@ -29,7 +29,7 @@
 #include "wire.h"
 
 #define ARS__SHM_MAGIC 0x6d68737372610a00ull
-#define ARS__SHM_VERSION 10u
+#define ARS__SHM_VERSION 11u
 
 enum {
     ARS__MAX_CHANNELS = 65536,
@@ -58,8 +58,21 @@ enum ars__question {
     ARS__ASK_SITE = 2, /* body: ars_wire_site + address -> ars_wire_site with its id, or ARS_NO_SITE if there is no room
                           (answered by the host alone; a known address gets the id it has). Here `reserved` says how many
                           bytes of the address are the loops around the site: asked, and as it was when first met */
+    ARS__ASK_PATH =
+        4, /* body: ars__path_question, its ars__path_frames, innermost first, and the paths of modules, each with
+                          its final zero -> the name of that call path, without a zero (answered by the host alone) */
     ARS__ASK_STEPS = 3 /* body: up to ARS__MOST_STEPS ars_wire_step items, all about one site -> ars_wire_reply items in
                           any order, as many as there is room for; the ticket of each is the place of its question */
+};
+
+struct ars__path_question {
+    uint32_t n_frames;
+    uint32_t has_model; /* 1: the last of them is no return address, but the function that ars_main calls */
+};
+struct ars__path_frame {
+    uint64_t offset;    /* of a return address in its module, as the linker gave it */
+    uint32_t module_at; /* where the path of the module begins in the body; empty: the program itself */
+    uint32_t reserved;
 };
 
 struct ars__channel {
@@ -344,6 +357,7 @@ struct ars__zygote_message {
  * ARS_MAX_PROCESSES  workers, snapshots and continuations alive at once
  * ARS_MAX_MEMORY bytes that a worker, and all it forks, may allocate each on top of what the zygote has (default: no limit)
  * ARS_PREFORK    (read by ars-host) if set: workers are forked at once, not when the first run begins
+ * ARS_FLAT_POLICY  rules for unnamed draws after those of the program: "nuisance:PATTERN;latent:PATTERN" (policy.h)
  * ARS_ALIVE_FD   a descriptor the launcher reads: libars writes "A" when it is loaded, "S" at the split, and "E" and a text
  *                if the program cannot become a simulator (threads, no ars-host, no memory); closed at the split
  * ARS_CONTROLLER_PID  (read by ars-host) exit when this process is gone

@@ -12,18 +12,29 @@
 #define ARS__CALLS(X)                                                                                                  \
     X(ARS__CALL_NEXT_TRACE, "ars_next_trace")                                                                          \
     X(ARS__CALL_SAMPLE, "ars_sample")                                                                                  \
+    X(ARS__CALL_SAMPLE_VECTOR, "ars_sample_vector")                                                                    \
     X(ARS__CALL_DRAW, "ars_draw")                                                                                      \
+    X(ARS__CALL_DRAW_VECTOR, "ars_draw_vector")                                                                        \
     X(ARS__CALL_OBSERVE, "ars_observe")                                                                                \
     X(ARS__CALL_OBSERVE_NORMALS, "ars_observe_normals")                                                                \
+    X(ARS__CALL_OBSERVE_VALUE, "ars_observe_value")                                                                    \
+    X(ARS__CALL_OBSERVE_VECTOR, "ars_observe_vector")                                                                  \
+    X(ARS__CALL_OBSERVE_VALUES, "ars_observe_values")                                                                  \
+    X(ARS__CALL_GIVEN, "ars_given")                                                                                    \
     X(ARS__CALL_FACTOR, "ars_factor")                                                                                  \
     X(ARS__CALL_RESULT, "ars_result")                                                                                  \
     X(ARS__CALL_RESULTS, "ars_results")                                                                                \
+    X(ARS__CALL_RESULTS_SHAPED, "ars_results_shaped")                                                                  \
     X(ARS__CALL_RS_START, "rs_start")                                                                                  \
     X(ARS__CALL_RS_END, "rs_end")                                                                                      \
     X(ARS__CALL_REJECT, "ars_reject")                                                                                  \
     X(ARS__CALL_LOOP_TRY, "ars_loop_try")                                                                              \
     X(ARS__CALL_LOOP_ACCEPT, "ars_loop_accept")                                                                        \
-    X(ARS__CALL_LOOP_ABANDON, "ars_loop_abandon")
+    X(ARS__CALL_LOOP_ABANDON, "ars_loop_abandon")                                                                      \
+    X(ARS__CALL_FLAT, "ars_flat")                                                                                      \
+    X(ARS__CALL_SCOPE_PUSH, "ars_scope_push")                                                                          \
+    X(ARS__CALL_SCOPE_POP, "ars_scope_pop")                                                                            \
+    X(ARS__CALL_FLAT_POLICY, "ars_flat_policy")
 
 enum ars__call {
     ARS__CALL_NONE = 0,

@@ -87,12 +87,38 @@ static bool check_item_size(uint32_t item, size_t least, size_t size, ars__why *
     return true;
 }
 
+/* The priors of a step request and, if they are several, the stream; *used is their length. */
+static bool check_priors(const unsigned char *bytes, size_t size, const struct ars_wire_step *s, ars__known_sites sites,
+                         size_t *used, ars__why *why) {
+    size_t at = 0;
+    for (uint32_t i = 0; i <= s->n_more; i++, at += *used) {
+        uint16_t kind, first;
+        if (!ars__check_dist(bytes + at, size - at, ARS__AS_PRIOR, used, why)) return false;
+        memcpy(&kind, bytes + at, sizeof kind);
+        memcpy(&first, bytes, sizeof first);
+        if (kind != first || (sites.dists && sites.dists[s->site_id] != kind))
+            return bad(why, "site %u has distribution kind %u, and was announced with %u", s->site_id, (unsigned)kind,
+                       (unsigned)(sites.dists ? sites.dists[s->site_id] : first));
+    }
+    *used = at;
+    if (!s->n_more) return true;
+    struct ars_wire_stream stream;
+    if (size - at < sizeof stream) return bad(why, "%zu bytes are too few for a stream", size - at);
+    memcpy(&stream, bytes + at, sizeof stream);
+    if (stream.reserved || stream.used % 2 || stream.used > ARS__RNG_WORDS ||
+        (stream.block < ARS__RNG_BLOCKS && stream.used < ARS__RNG_WORDS))
+        return bad(why, "a stream with block %llu and %u words used", (unsigned long long)stream.block, stream.used);
+    *used += sizeof stream;
+    return true;
+}
+
 bool ars__check_step(const void *bytes, size_t size, ars__known_sites sites, size_t *used, ars__why *why) {
     struct ars_wire_step s;
     if (size < sizeof s) return bad(why, "%zu bytes are too few for a step request", size);
     memcpy(&s, bytes, sizeof s);
     if (!check_item_size(s.size, sizeof s, size, why)) return false;
-    if (s.reserved) return bad(why, "a step request's reserved field is not 0");
+    if (s.n_more > ARS_WIRE_MAX_MORE || (s.n_more && s.site_id == ARS_NO_SITE))
+        return bad(why, "a step request asks for %u draws more", s.n_more);
     if (s.n_told > ARS_WIRE_MAX_TOLD) return bad(why, "%u values told: at most %d", s.n_told, ARS_WIRE_MAX_TOLD);
     size_t at = sizeof s + (size_t)s.n_told * sizeof(struct ars_wire_told);
     if (at > s.size) return bad(why, "%u values told do not fit into an item of %u bytes", s.n_told, s.size);
@@ -107,13 +133,7 @@ bool ars__check_step(const void *bytes, size_t size, ars__known_sites sites, siz
     if (s.site_id != ARS_NO_SITE) {
         if (!is_site(sites, s.site_id, ARS_SITE_SAMPLE))
             return bad(why, "asked about %u, which is no sample site", s.site_id);
-        const unsigned char *prior = (const unsigned char *)bytes + at;
-        if (!ars__check_dist(prior, s.size - at, ARS__AS_PRIOR, &dist, why)) return false;
-        uint16_t kind;
-        memcpy(&kind, prior, sizeof kind);
-        if (sites.dists && sites.dists[s.site_id] != kind)
-            return bad(why, "site %u has distribution kind %u, and was announced with %u", s.site_id, (unsigned)kind,
-                       (unsigned)sites.dists[s.site_id]);
+        if (!check_priors((const unsigned char *)bytes + at, s.size - at, &s, sites, &dist, why)) return false;
     }
     if (at + dist != s.size) return bad(why, "a step request of %u bytes has content for %zu", s.size, at + dist);
     *used = s.size;
@@ -125,7 +145,8 @@ bool ars__check_reply(const void *bytes, size_t size, size_t *used, ars__why *wh
     if (size < sizeof r) return bad(why, "%zu bytes are too few for a reply", size);
     memcpy(&r, bytes, sizeof r);
     if (!check_item_size(r.size, sizeof r, size, why)) return false;
-    if (r.reserved) return bad(why, "a reply's reserved field is not 0");
+    if (r.n_more > ARS_WIRE_MAX_MORE || (r.n_more && r.flags))
+        return bad(why, "a reply with %u proposals more, and flags 0x%x", r.n_more, r.flags);
     if (r.flags & ~(uint32_t)ARS_REPLY_ALWAYS_PRIOR) return bad(why, "unknown reply flags 0x%x", r.flags);
     size_t dist = 0;
     if (r.size > sizeof r) {
@@ -135,8 +156,13 @@ bool ars__check_reply(const void *bytes, size_t size, size_t *used, ars__why *wh
         memcpy(&kind, at, sizeof kind);
         if ((r.flags & ARS_REPLY_ALWAYS_PRIOR) && kind != ARS_DIST_PRIOR)
             return bad(why, "ALWAYS_PRIOR goes with a PRIOR proposal, not with kind %u", (unsigned)kind);
-    } else if (r.flags) {
-        return bad(why, "a reply without a proposal has flags 0x%x", r.flags);
+        for (uint32_t i = 0; i < r.n_more; i++) {
+            size_t one;
+            if (!ars__check_dist(at + dist, r.size - sizeof r - dist, ARS__AS_PROPOSAL, &one, why)) return false;
+            dist += one;
+        }
+    } else if (r.flags || r.n_more) {
+        return bad(why, "a reply without a proposal has flags 0x%x and %u proposals more", r.flags, r.n_more);
     }
     if (sizeof r + dist != r.size) return bad(why, "a reply of %u bytes has content for %zu", r.size, sizeof r + dist);
     *used = r.size;

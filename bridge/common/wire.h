@@ -12,14 +12,16 @@
 /* cffi: begin */
 enum ars_wire_limits {
     ARS_WIRE_MAGIC = 0x31535241, /* "ARS1" in memory */
-    ARS_WIRE_VERSION = 4,        /* the version we speak */
-    ARS_WIRE_VERSION_MIN = 4,    /* the oldest we accept */
+    ARS_WIRE_VERSION = 5,        /* the version we speak */
+    ARS_WIRE_VERSION_MIN = 5,    /* the oldest we accept */
     ARS_WIRE_MAX_MESSAGE = 268435456,
     ARS_WIRE_MAX_NAME = 1024, /* bytes of a site's address, without a terminating zero */
     ARS_WIRE_MAX_SITES = 65536,
     ARS_WIRE_MAX_CATEGORIES = 512,
     ARS_WIRE_MAX_COMPONENTS = 64,
     ARS_WIRE_MAX_TOLD = 128,
+    ARS_WIRE_MAX_DIMS = 32,   /* axes of a result */
+    ARS_WIRE_MAX_MORE = 255,  /* draws that one request asks for besides its first */
     ARS_WIRE_MAX_STEP = 8192, /* bytes of one step request or reply, header included */
     ARS_WIRE_TEXT = 512       /* bytes of a failure's text, terminating zero included */
 };
@@ -154,7 +156,8 @@ struct ars_wire_told {
 
 /* STEPS: the header's count is the number of these. Each is followed by n_told ars_wire_told (the latents drawn since
  * `state` was made, oldest first), then by the prior as an ars_wire_dist. A request with site_id ARS_NO_SITE only tells:
- * it has no prior, and its reply has only a new state. */
+ * it has no prior, and its reply has only a new state. With n_more > 0 it asks for the next n_more draws of the site as well:
+ * their priors follow, all of one kind, and an ars_wire_stream. */
 enum ars_no_site { ARS_NO_SITE = 0x7fffffff };
 struct ars_wire_step {
     uint32_t size;   /* bytes of this item, a multiple of 8 */
@@ -164,6 +167,16 @@ struct ars_wire_step {
     uint32_t site_id;
     uint32_t instance;
     uint32_t n_told;
+    uint32_t n_more; /* draws asked for besides the first */
+};
+
+/* Follows the priors of a request with n_more > 0: the random stream that its values will be drawn from, so that the
+ * controller can draw them too (ars__rng in dist.h). */
+struct ars_wire_stream {
+    uint32_t key[2];
+    uint64_t trace;
+    uint64_t block; /* the next one to be made */
+    uint32_t used;  /* words given away of the blocks made last */
     uint32_t reserved;
 };
 
@@ -171,13 +184,14 @@ enum ars_reply_flags {
     ARS_REPLY_ALWAYS_PRIOR = 1 /* with a PRIOR proposal: do not ask for this site again in this run */
 };
 
-/* REPLIES: the header's count is the number of these; each is followed by the proposal as an ars_wire_dist. */
+/* REPLIES: the header's count is the number of these; each is followed by the proposal as an ars_wire_dist, and by n_more
+ * others, no more than the request asked for. `state` is that after the last draw that has a proposal. */
 struct ars_wire_reply {
     uint32_t size; /* bytes of this item, a multiple of 8 */
     uint32_t ticket;
     uint64_t state; /* the new state */
     uint32_t flags;
-    uint32_t reserved;
+    uint32_t n_more;
 };
 
 /* TRACES: the header frame's count is the number of traces; then these frames, each an array, in this order:
@@ -209,13 +223,22 @@ struct ars_wire_sample {
     double log_q;
 };
 
-/* Observes and results: n doubles in the values column (observes of a posterior run: 0, the values are the given ones).
+/* Observes: n doubles in the values column (0 in a posterior run: the values are the given ones).
  * The values of one trace come in this order: observes,
  * results, prior parameters of samples, prior parameters of rejected samples. */
 struct ars_wire_values {
     uint32_t site_id;
     uint32_t n;
-    double log_p; /* observes: the log density of these values; results: 0 */
+    double log_p; /* of these values */
+};
+
+/* A result. One with a shape begins, in the values column, with the lengths of its n_dims axes; their product is the number of
+ * doubles that follow. n counts both. */
+struct ars_wire_result {
+    uint32_t site_id;
+    uint32_t n;
+    uint32_t n_dims; /* 0: no shape, n numbers in a row */
+    uint32_t reserved;
 };
 
 /* How the acceptance of a loop's entry was estimated. */
@@ -336,10 +359,12 @@ _Static_assert(sizeof(struct ars_wire_budget) == 16, "budget");
 _Static_assert(sizeof(struct ars_wire_listed) == 16, "listed");
 _Static_assert(sizeof(struct ars_wire_site) == 16, "site");
 _Static_assert(sizeof(struct ars_wire_step) == 40, "step");
+_Static_assert(sizeof(struct ars_wire_stream) == 32, "stream");
 _Static_assert(sizeof(struct ars_wire_reply) == 24, "reply");
 _Static_assert(sizeof(struct ars_wire_trace) == 64, "trace");
 _Static_assert(sizeof(struct ars_wire_sample) == 40, "sample");
 _Static_assert(sizeof(struct ars_wire_values) == 16, "values");
+_Static_assert(sizeof(struct ars_wire_result) == 16, "result");
 _Static_assert(sizeof(struct ars_wire_loop) == 120, "loop");
 _Static_assert(sizeof(struct ars_wire_try) == 32, "try");
 _Static_assert(sizeof(struct ars_wire_failure) == 536, "failure");

@@ -49,16 +49,48 @@ static bool check_loop_indices(const ars__trace_view *view, ars__why *why) {
     return true;
 }
 
-static bool check_valued(const unsigned char *at, uint32_t n, ars__known_sites sites, enum ars_site_kind kind,
-                         uint64_t *values, ars__why *why) {
+static bool check_observes(const unsigned char *at, uint32_t n, ars__known_sites sites, uint64_t *values,
+                           ars__why *why) {
     for (uint32_t i = 0; i < n; i++) {
         struct ars_wire_values v;
         memcpy(&v, at + (size_t)i * sizeof v, sizeof v);
-        if (!is_site(sites, v.site_id, kind))
-            return bad(why, "%s %u is of site %u, which is none", kind == ARS_SITE_OBSERVE ? "observe" : "result", i,
-                       v.site_id);
+        if (!is_site(sites, v.site_id, ARS_SITE_OBSERVE))
+            return bad(why, "observe %u is of site %u, which is none", i, v.site_id);
         if (!log_number(v.log_p)) return bad(why, "item %u of site %u has log p %g", i, v.site_id, v.log_p);
         *values += v.n;
+    }
+    return true;
+}
+
+static bool check_results(const unsigned char *at, uint32_t n, ars__known_sites sites, uint64_t *values,
+                          ars__why *why) {
+    for (uint32_t i = 0; i < n; i++) {
+        struct ars_wire_result r;
+        memcpy(&r, at + (size_t)i * sizeof r, sizeof r);
+        if (!is_site(sites, r.site_id, ARS_SITE_RESULT))
+            return bad(why, "result %u is of site %u, which is none", i, r.site_id);
+        if (r.n_dims > ARS_WIRE_MAX_DIMS || r.n_dims > r.n || r.reserved)
+            return bad(why, "result %u has %u numbers and %u axes", i, r.n, r.n_dims);
+        *values += r.n;
+    }
+    return true;
+}
+
+/* The axes of the results, whose numbers begin at number `at` of the trace's and are all there. */
+static bool check_shapes(const ars__trace_view *view, uint64_t at, ars__why *why) {
+    for (uint32_t i = 0; i < view->trace.n_results; i++) {
+        struct ars_wire_result r;
+        memcpy(&r, view->results + (size_t)i * sizeof r, sizeof r);
+        double product = 1;
+        for (uint32_t k = 0; k < r.n_dims; k++) {
+            double length = double_at(view->values, (uint32_t)(at + k));
+            if (!(length >= 0 && length <= UINT32_MAX && length == (double)(uint32_t)length))
+                return bad(why, "axis %u of result %u has the length %g", k, i, length);
+            product *= length;
+        }
+        if (r.n_dims && product != r.n - r.n_dims)
+            return bad(why, "result %u has %u numbers for a shape of %g", i, r.n - r.n_dims, product);
+        at += r.n;
     }
     return true;
 }
@@ -146,14 +178,16 @@ bool ars__check_trace(const ars__trace_view *view, ars__known_sites sites, ars__
         if (!check_samples(view->rejected, view->n_rejected, sites, &values, why)) return false;
         if (!check_tries(view, sites, why)) return false;
     }
-    if (!check_valued(view->observes, t->n_observes, sites, ARS_SITE_OBSERVE, &values, why)) return false;
-    if (!check_valued(view->results, t->n_results, sites, ARS_SITE_RESULT, &values, why)) return false;
+    uint64_t observed = 0;
+    if (!check_observes(view->observes, t->n_observes, sites, &observed, why)) return false;
+    values += observed;
+    if (!check_results(view->results, t->n_results, sites, &values, why)) return false;
     if (!check_loops(view, sites, why)) return false;
     if (values != t->n_values)
         return bad(why, "a trace announces %u values and its items need %llu", t->n_values, (unsigned long long)values);
     for (uint32_t i = 0; i < t->n_values; i++)
         if (double_at(view->values, i) != double_at(view->values, i)) return bad(why, "value %u of a trace is NaN", i);
-    return true;
+    return check_shapes(view, observed, why);
 }
 
 /* Moves *at over n items of `item` bytes, or says that the column is too short. */
@@ -208,7 +242,7 @@ bool ars__check_traces(ars__bytes frame, const ars__bytes columns[ARS__COLUMNS],
                                           v.n_rejected};
         static const size_t item[ARS__COLUMNS] = {
             sizeof(struct ars_wire_trace),   sizeof(struct ars_wire_sample), sizeof(struct ars_wire_values),
-            sizeof(struct ars_wire_values),  sizeof(struct ars_wire_loop),   sizeof(double),
+            sizeof(struct ars_wire_result),  sizeof(struct ars_wire_loop),   sizeof(double),
             sizeof(struct ars_wire_failure), sizeof(struct ars_wire_try),    sizeof(struct ars_wire_sample)};
         size_t failure_at = at[ARS__COLUMN_FAILURES];
         for (int c = 0; c < ARS__COLUMNS; c++)

@@ -15,16 +15,25 @@
 !> loop. Numbers are real(c_double), which is double precision. Trailing blanks of names do not count.
 module ars
    use, intrinsic :: iso_c_binding, only: c_bool, c_char, c_double, c_f_pointer, c_funloc, c_funptr, c_int, c_loc, &
-                                          c_long_long, c_null_char, c_ptr, c_size_t
+                                          c_long_long, c_null_char, c_null_ptr, c_ptr, c_size_t
    implicit none
    private
 
    public :: ars_dist, ars_loop, ars_accepts, ars_accepts_with
    public :: ars_uniform, ars_normal, ars_bernoulli, ars_categorical, ars_poisson, ars_binomial, ars_beta, ars_gamma
-   public :: ars_exponential, ars_weibull, ars_lognormal, ars_truncated_normal
+   public :: ars_exponential, ars_weibull, ars_lognormal, ars_truncated_normal, ars_negative_binomial, ars_student_t
+   public :: ars_log_density
+   public :: ars_sample_vector, ars_draw_vector, ars_dimension, ars_multivariate_normal, ars_dirichlet
+   public :: ars_observe_value, ars_observe_vector, ars_observe_values
+   public :: ars_given, ars_in_loop
+   public :: ars_flat, ars_scope_push, ars_scope_pop, ars_flat_policy, ars_latent, ars_nuisance
    public :: ars_sample, ars_draw, ars_observe, ars_observe_normals, ars_factor, ars_result, ars_results
+   public :: ars_results_shaped
    public :: ars_run, ars_next_trace, ars_in_continuation, ars_standalone, ars_version
    public :: ars_loop_try, ars_loop_accept, ars_loop_abandon, ars_reject
+
+   !> For ars_flat_policy.
+   integer, parameter :: ars_latent = 1, ars_nuisance = 2
 
    integer, parameter :: longest_name = 1024 ! bytes; libars refuses longer addresses
 
@@ -48,6 +57,12 @@ module ars
 
    interface ars_loop
       module procedure loop_of_name
+   end interface
+
+   !> ars_sample("name", d): a latent, proposed by the controller, recorded under its name. ars_sample(d): the same, named by
+   !> its call path, as ars_flat is.
+   interface ars_sample
+      module procedure sample_named, sample_unnamed
    end interface
 
    abstract interface
@@ -118,6 +133,21 @@ module ars
          import :: ars_dist, c_double
          real(c_double), value :: mean, std, low, high
       end function
+      !> Failures before r successes, each of probability p; r need not be whole.
+      type(ars_dist) function ars_negative_binomial(r, p) bind(c, name="ars_negative_binomial")
+         import :: ars_dist, c_double
+         real(c_double), value :: r, p
+      end function
+      type(ars_dist) function ars_student_t(df, loc, scale) bind(c, name="ars_student_t")
+         import :: ars_dist, c_double
+         real(c_double), value :: df, loc, scale
+      end function
+      !> The log density or log probability of x.
+      real(c_double) function ars_log_density(d, x) bind(c, name="ars_log_density")
+         import :: ars_dist, c_double
+         type(ars_dist), value :: d
+         real(c_double), value :: x
+      end function
       type(ars_dist) function c_categorical(p, k) bind(c, name="ars_categorical")
          import :: ars_dist, c_ptr, c_size_t
          type(c_ptr), value :: p
@@ -131,9 +161,58 @@ module ars
          character(kind=c_char), intent(in) :: name(*)
          type(ars_dist), value :: d
       end function
+      real(c_double) function c_sample_unnamed(name, d) bind(c, name="ars_sample")
+         import :: ars_dist, c_double, c_ptr
+         type(c_ptr), value :: name
+         type(ars_dist), value :: d
+      end function
+      !> A uniform draw strictly inside (0, 1), named by its call path.
+      real(c_double) function ars_flat() bind(c, name="ars_flat")
+         import :: c_double
+      end function
+      subroutine c_scope_push(name) bind(c, name="ars_scope_push")
+         import :: c_char
+         character(kind=c_char), intent(in) :: name(*)
+      end subroutine
+      !> Ends the innermost scope.
+      subroutine ars_scope_pop() bind(c, name="ars_scope_pop")
+      end subroutine
+      subroutine c_flat_policy(pattern, policy) bind(c, name="ars_flat_policy")
+         import :: c_char, c_int
+         character(kind=c_char), intent(in) :: pattern(*)
+         integer(c_int), value :: policy
+      end subroutine
       !> A nuisance: always drawn from the prior, never recorded.
       real(c_double) function ars_draw(d) bind(c, name="ars_draw")
          import :: ars_dist, c_double
+         type(ars_dist), value :: d
+      end function
+      subroutine c_sample_vector(name, d, n, values) bind(c, name="ars_sample_vector")
+         import :: ars_dist, c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), intent(in) :: d(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(out) :: values(*)
+      end subroutine
+      subroutine c_draw_vector(d, n, values) bind(c, name="ars_draw_vector")
+         import :: ars_dist, c_double, c_size_t
+         type(ars_dist), intent(in) :: d(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(out) :: values(*)
+      end subroutine
+      type(ars_dist) function c_multivariate_normal(mean, cholesky, n) bind(c, name="ars_multivariate_normal")
+         import :: ars_dist, c_ptr, c_size_t
+         type(c_ptr), value :: mean, cholesky
+         integer(c_size_t), value :: n
+      end function
+      type(ars_dist) function c_dirichlet(concentration, n) bind(c, name="ars_dirichlet")
+         import :: ars_dist, c_ptr, c_size_t
+         type(c_ptr), value :: concentration
+         integer(c_size_t), value :: n
+      end function
+      !> How many values one draw has.
+      integer(c_size_t) function ars_dimension(d) bind(c, name="ars_dimension")
+         import :: ars_dist, c_size_t
          type(ars_dist), value :: d
       end function
       real(c_double) function c_observe(name, d) bind(c, name="ars_observe")
@@ -141,6 +220,27 @@ module ars
          character(kind=c_char), intent(in) :: name(*)
          type(ars_dist), value :: d
       end function
+      real(c_double) function c_observe_value(name, d, given) bind(c, name="ars_observe_value")
+         import :: ars_dist, c_char, c_double
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), value :: d
+         real(c_double), value :: given
+      end function
+      subroutine c_observe_vector(name, d, n, observed) bind(c, name="ars_observe_vector")
+         import :: ars_dist, c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), intent(in) :: d(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(out) :: observed(*)
+      end subroutine
+      subroutine c_observe_values(name, d, n, given, observed) bind(c, name="ars_observe_values")
+         import :: ars_dist, c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         type(ars_dist), intent(in) :: d(*)
+         integer(c_size_t), value :: n
+         real(c_double), intent(in) :: given(*)
+         real(c_double), intent(out) :: observed(*)
+      end subroutine
       subroutine c_observe_normals(name, mean, std, n, observed) bind(c, name="ars_observe_normals")
          import :: c_char, c_double, c_size_t
          character(kind=c_char), intent(in) :: name(*)
@@ -152,6 +252,13 @@ module ars
          import :: c_char, c_double
          character(kind=c_char), intent(in) :: name(*)
          real(c_double), value :: log_likelihood
+      end subroutine
+      subroutine c_results_shaped(name, values, shape, n_dims) bind(c, name="ars_results_shaped")
+         import :: c_char, c_double, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         real(c_double), intent(in) :: values(*)
+         integer(c_size_t), intent(in) :: shape(*)
+         integer(c_size_t), value :: n_dims
       end subroutine
       subroutine c_results(name, values, n) bind(c, name="ars_results")
          import :: c_char, c_double, c_size_t
@@ -167,6 +274,14 @@ module ars
       end function
       logical(c_bool) function c_in_continuation() bind(c, name="ars_in_continuation")
          import :: c_bool
+      end function
+      logical(c_bool) function c_in_loop() bind(c, name="ars_in_loop")
+         import :: c_bool
+      end function
+      type(c_ptr) function c_given(name, n) bind(c, name="ars_given")
+         import :: c_char, c_ptr, c_size_t
+         character(kind=c_char), intent(in) :: name(*)
+         integer(c_size_t), intent(out) :: n
       end function
       logical(c_bool) function c_standalone() bind(c, name="ars_standalone")
          import :: c_bool
@@ -212,7 +327,7 @@ module ars
       class(*), pointer :: context => null()
    end type
 
-   !> Probabilities of recent Categoricals: an expression given to ars_categorical may be gone when its result is used.
+   !> Parameters of recent distributions: an expression given to ars_categorical may be gone when its result is used.
    type :: probabilities
       real(c_double), allocatable :: p(:)
    end type
@@ -242,13 +357,81 @@ contains
       d = c_categorical(c_loc(recent(latest)%p), size(p, kind=c_size_t))
    end function
 
-   !> A latent: proposed by the controller, recorded under its name.
-   function ars_sample(name, d) result(drawn)
+   !> A Normal of vectors: its mean, and the lower Cholesky factor of its covariance.
+   function ars_multivariate_normal(mean, cholesky) result(d)
+      real(c_double), intent(in) :: mean(:), cholesky(:, :)
+      type(ars_dist) :: d
+      integer(c_size_t) :: n
+      n = size(mean, kind=c_size_t)
+      if (size(cholesky, 1) /= n .or. size(cholesky, 2) /= n) &
+         error stop "ars_multivariate_normal: cholesky must have as many rows and columns as mean has numbers"
+      latest = mod(latest, n_recent) + 1
+      recent(latest)%p = [mean, reshape(transpose(cholesky), [n * n])] ! row by row, as C has it
+      d = c_multivariate_normal(c_loc(recent(latest)%p), c_loc(recent(latest)%p(n + 1)), n)
+   end function
+
+   !> Positive numbers that sum to 1.
+   function ars_dirichlet(concentration) result(d)
+      real(c_double), intent(in) :: concentration(:)
+      type(ars_dist) :: d
+      latest = mod(latest, n_recent) + 1
+      recent(latest)%p = concentration
+      d = c_dirichlet(c_loc(recent(latest)%p), size(concentration, kind=c_size_t))
+   end function
+
+   function sample_named(name, d) result(drawn)
       character(*), intent(in) :: name
       type(ars_dist), intent(in) :: d
       real(c_double) :: drawn
       drawn = c_sample(c_name(name), d)
    end function
+
+   !> Latents of one site in one request; the values of one distribution after another.
+   function ars_sample_vector(name, d) result(drawn)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d(:)
+      real(c_double), allocatable :: drawn(:)
+      allocate (drawn(total_dimension(d)))
+      call c_sample_vector(c_name(name), d, size(d, kind=c_size_t), drawn)
+   end function
+
+   !> Nuisances: always drawn from the prior, never recorded.
+   function ars_draw_vector(d) result(drawn)
+      type(ars_dist), intent(in) :: d(:)
+      real(c_double), allocatable :: drawn(:)
+      allocate (drawn(total_dimension(d)))
+      call c_draw_vector(d, size(d, kind=c_size_t), drawn)
+   end function
+
+   function total_dimension(d) result(total)
+      type(ars_dist), intent(in) :: d(:)
+      integer(c_size_t) :: total
+      integer :: i
+      total = 0
+      do i = 1, size(d)
+         total = total + ars_dimension(d(i))
+      end do
+   end function
+
+   function sample_unnamed(d) result(drawn)
+      type(ars_dist), intent(in) :: d
+      real(c_double) :: drawn
+      drawn = c_sample_unnamed(c_null_ptr, d)
+   end function
+
+   !> A prefix for the names of unnamed draws, until ars_scope_pop.
+   subroutine ars_scope_push(name)
+      character(*), intent(in) :: name
+      call c_scope_push(c_name(name))
+   end subroutine
+
+   !> Unnamed draws whose address matches the pattern are latents (ars_latent) or nuisances (ars_nuisance); before the first
+   !> trace.
+   subroutine ars_flat_policy(pattern, policy)
+      character(*), intent(in) :: pattern
+      integer, intent(in) :: policy
+      call c_flat_policy(c_name(pattern), int(policy, c_int))
+   end subroutine
 
    !> Data. With data given: scores it and returns it; else draws it.
    function ars_observe(name, d) result(observed)
@@ -271,6 +454,57 @@ contains
       observed = drawn
    end subroutine
 
+   !> Data that the program itself holds: scored in a posterior run, unless the controller gives data of this name.
+   function ars_observe_value(name, d, given) result(observed)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d
+      real(c_double), intent(in) :: given
+      real(c_double) :: observed
+      observed = c_observe_value(c_name(name), d, given)
+   end function
+
+   !> Independent observations at once, from any distributions; observed (optional) receives what was observed.
+   subroutine ars_observe_vector(name, d, observed)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d(:)
+      real(c_double), intent(out), optional :: observed(:)
+      real(c_double), allocatable :: drawn(:)
+      allocate (drawn(total_dimension(d)))
+      call c_observe_vector(c_name(name), d, size(d, kind=c_size_t), drawn)
+      if (.not. present(observed)) return
+      if (size(observed) /= size(drawn)) error stop "ars_observe_vector: observed must have a place for every number of d"
+      observed = drawn
+   end subroutine
+
+   !> The same for data that the program itself holds.
+   subroutine ars_observe_values(name, d, given, observed)
+      character(*), intent(in) :: name
+      type(ars_dist), intent(in) :: d(:)
+      real(c_double), intent(in) :: given(:)
+      real(c_double), intent(out), optional :: observed(:)
+      real(c_double), allocatable :: drawn(:)
+      if (size(given) /= total_dimension(d)) error stop "ars_observe_values: given must have every number of d"
+      allocate (drawn(size(given)))
+      call c_observe_values(c_name(name), d, size(d, kind=c_size_t), given, drawn)
+      if (.not. present(observed)) return
+      if (size(observed) /= size(drawn)) error stop "ars_observe_values: observed must have a place for every number of d"
+      observed = drawn
+   end subroutine
+
+   !> All data that the controller gives for a name; none if it gives none, and in runs that simulate their data.
+   function ars_given(name) result(given)
+      character(*), intent(in) :: name
+      real(c_double), allocatable :: given(:)
+      real(c_double), pointer :: values(:)
+      type(c_ptr) :: at
+      integer(c_size_t) :: n
+      allocate (given(0))
+      at = c_given(c_name(name), n)
+      if (n == 0) return
+      call c_f_pointer(at, values, [n])
+      given = values
+   end function
+
    !> Multiplies the likelihood by exp(log_likelihood).
    subroutine ars_factor(name, log_likelihood)
       character(*), intent(in) :: name
@@ -292,6 +526,27 @@ contains
       call c_results(c_name(name), values, size(values, kind=c_size_t))
    end subroutine
 
+   !> The same for an array of several axes: call ars_results_shaped("h", reshape(h, [size(h)]), shape(h)). The first
+   !> index runs fastest, as Fortran has it; Python sees the axes in the same order.
+   subroutine ars_results_shaped(name, values, axes)
+      character(*), intent(in) :: name
+      real(c_double), intent(in) :: values(:)
+      integer, intent(in) :: axes(:)
+      real(c_double) :: turned(size(values))
+      integer :: i, k, rest, at
+      if (product(axes) /= size(values)) error stop "ars_results_shaped: values must have product(axes) elements"
+      do i = 1, size(values)
+         rest = i - 1
+         at = 0
+         do k = 1, size(axes)
+            at = at + mod(rest, axes(k)) * product(axes(k + 1:))
+            rest = rest / axes(k)
+         end do
+         turned(at + 1) = values(i)
+      end do
+      call c_results_shaped(c_name(name), turned, int(axes, c_size_t), size(axes, kind=c_size_t))
+   end subroutine
+
    !> Runs the model, a subroutine without arguments, once per trace.
    subroutine ars_run(model)
       procedure(model_of_one_trace) :: model
@@ -310,6 +565,12 @@ contains
    function ars_in_continuation() result(is_one)
       logical :: is_one
       is_one = c_in_continuation()
+   end function
+
+   !> True between the entry of a marked loop and its end.
+   function ars_in_loop() result(is_open)
+      logical :: is_open
+      is_open = c_in_loop()
    end function
 
    !> True when no controller drives this process: the place to print results from.

@@ -26,7 +26,7 @@ void host_columns_add(struct host *host, const ars__trace_view *view) {
     add_trace(host, t);
     add_to_column(host, ARS__COLUMN_SAMPLES, view->samples, t->n_samples * sizeof(struct ars_wire_sample));
     add_to_column(host, ARS__COLUMN_OBSERVES, view->observes, t->n_observes * sizeof(struct ars_wire_values));
-    add_to_column(host, ARS__COLUMN_RESULTS, view->results, t->n_results * sizeof(struct ars_wire_values));
+    add_to_column(host, ARS__COLUMN_RESULTS, view->results, t->n_results * sizeof(struct ars_wire_result));
     add_to_column(host, ARS__COLUMN_LOOPS, view->loops, t->n_loops * sizeof(struct ars_wire_loop));
     add_to_column(host, ARS__COLUMN_VALUES, view->values, t->n_values * sizeof(double));
     if (!t->n_tries) return;

@@ -9,6 +9,7 @@
 #include "futex.h"
 #include "host.h"
 #include "link.h"
+#include "path_names.h"
 #include "records.h"
 #include "relay.h"
 #include "sites.h"
@@ -57,6 +58,14 @@ static bool answer_site(struct host *host, struct ars__channel *box, unsigned ch
     site.reserved = path_size;
     host_site_identify(host, &site, body + sizeof site);
     answer(box, &site, sizeof site);
+    return true;
+}
+
+static bool answer_path(struct host *host, struct ars__channel *box, const unsigned char *body, uint32_t size,
+                        ars__why *why) {
+    char name[ARS_WIRE_MAX_NAME + 1];
+    if (!host_path_name(host, body, size, name, sizeof name, why)) return false;
+    answer(box, name, (uint32_t)strlen(name));
     return true;
 }
 
@@ -130,6 +139,7 @@ void host_relay_question(struct host *host, uint32_t channel) {
     } else {
         memcpy(body, box->body, size);
         memset(body + size, 0, sizeof body - size);
+        if (kind == ARS__ASK_PATH) good = answer_path(host, box, body, size, &why);
         if (kind == ARS__ASK_SITE) good = answer_site(host, box, body, size, &why);
         if (kind == ARS__ASK_STEP || kind == ARS__ASK_STEPS)
             good = take_steps(host, channel, box, body, size, kind == ARS__ASK_STEPS, &why);

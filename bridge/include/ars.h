@@ -55,6 +55,16 @@
 #error "libars needs GCC or Clang: loop marks use their frame-address and statement-expression extensions"
 #endif
 
+/* Of calls that are named by their call path: Clang merges equal calls in two branches otherwise, and with them their names. */
+#ifdef __has_attribute
+#if __has_attribute(nomerge)
+#define ARS__APART __attribute__((nomerge))
+#endif
+#endif
+#ifndef ARS__APART
+#define ARS__APART
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -83,15 +93,77 @@ ARS_API ars_dist ars_exponential(double rate);
 ARS_API ars_dist ars_weibull(double scale, double shape);
 ARS_API ars_dist ars_lognormal(double mu, double sigma);
 ARS_API ars_dist ars_truncated_normal(double mean, double std, double low, double high); /* of the parent Normal */
+ARS_API ars_dist ars_negative_binomial(double r, double p); /* failures before r successes; r > 0 need not be whole */
+ARS_API ars_dist ars_student_t(double df, double loc, double scale);
 
-/* ---- random choices, data, results ---------------------------------------------------------------------------- */
+/* The log density of x, or the log probability of a discrete value; -INFINITY outside the support, NaN for a NaN. It draws
+ * nothing and records nothing, so it may be called anywhere: in a trace or outside, in a loop or not, by any thread. Wrong
+ * parameters are an error as in the calls below; in a thread or at a time that has no trace, they make it NaN. */
+ARS_API double ars_log_density(ars_dist d, double x);
+
+/* Vectors. Draw them with ars_sample_vector or ars_draw_vector, and observe them with ars_observe_vector. At most 512
+ * coordinates; the parameters are kept by pointer, like those of a Categorical.
+ *
+ * MultivariateNormal: its mean, and the lower Cholesky factor of its covariance, n x n numbers row by row, with 0 above the
+ * diagonal. Dirichlet: n positive numbers that sum to 1. Each coordinate is a latent of its own, proposed given those before it;
+ * the last one of a Dirichlet follows from the others and is not recorded. A Dirichlet's coordinate is exact to 1e-16 of what those
+ * before it leave of 1: with concentrations far below 1, put those first that are to be exact however small. */
+ARS_API ars_dist ars_multivariate_normal(const double *mean, const double *cholesky, size_t n);
+ARS_API ars_dist ars_dirichlet(const double *concentration, size_t n);
+
+/* How many values one draw has: n for these two, 1 for all others. */
+ARS_API size_t ars_dimension(ars_dist d);
+
+/* ---- random choices -------------------------------------------------------------------------------------------- */
 
 /* A latent: proposed by the controller, recorded under `name`. Names are copied; one site keeps one kind of
- * distribution. Returns the value drawn. */
-ARS_API double ars_sample(const char *name, ars_dist d);
+ * distribution. Returns the value drawn. NULL in place of a name: the draw is named by its call path, like ars_flat. */
+ARS_API double ars_sample(const char *name, ars_dist d) ARS__APART;
+
+/* n latents of one site in one request to the controller: the values and the records of n calls of ars_sample(name, d[i]), draw
+ * for draw, for a fraction of the waiting. `values` receives them, ars_dimension(d[i]) for each. All d are of one kind. With
+ * n = 0 nothing happens. NULL in place of a name: as with ars_sample, for kinds with one value. */
+ARS_API void ars_sample_vector(const char *name, const ars_dist *d, size_t n, double *values) ARS__APART;
 
 /* A nuisance: always drawn from the prior, never recorded. */
 ARS_API double ars_draw(ars_dist d);
+/* n of them. */
+ARS_API void ars_draw_vector(const ars_dist *d, size_t n, double *values);
+
+/* ---- draws without names --------------------------------------------------------------------------------------- */
+
+/* A uniform draw strictly inside (0, 1), for a generator that asks for random numbers and does not say what for. It is a
+ * latent, unless ars_flat_policy makes it a nuisance. Its name is its call path: the open scopes, then the functions from
+ * the model down to the one that draws, each with the order of the call in it:
+ *
+ *     "tau decay/pythia>model#1>TauDecays::decay#3>isotropicDecay#2"     // in the loop "tau decay" and the scope "pythia"
+ *
+ * Names survive recompiling with other flags if the program has debug information (-g); docs/unnamed-draws.md has the
+ * details. The plain simulator looks for no names. */
+ARS_API double ars_flat(void) ARS__APART;
+#define ars_flat()                                                                                                     \
+    (__extension__({                                                                                                   \
+        double ars__u = (ars_flat)();                                                                                  \
+        __asm__ volatile("");                                                                                          \
+        ars__u;                                                                                                        \
+    })) /* never a tail call */
+
+/* A scope is a prefix for the names of unnamed draws; ars_sample("x", ...) keeps its name. Scopes nest, at most
+ * ARS_MAX_SCOPES deep. The name is copied. A retry of a loop goes back to the scopes of the loop's entry, and the end of a
+ * trace closes what is open, so a scope that was left by longjmp does no harm beyond them. ars_scope_pop without an open
+ * scope is an error. */
+#define ARS_MAX_SCOPES 64
+ARS_API void ars_scope_push(const char *name);
+ARS_API void ars_scope_pop(void);
+
+/* Unnamed draws whose address matches the pattern are latents, or nuisances: drawn from the prior and not recorded. A
+ * pattern with * (any characters) or ? (any one character) must match the whole address, another one must occur in it.
+ * The last rule that matches wins; a draw without one is a latent. Call it before the first trace. Rules that the user
+ * gives to the controller (flat_policy=, --latent, --nuisance) come after those of the program. */
+enum ars_policy { ARS_LATENT = 1, ARS_NUISANCE = 2 };
+ARS_API void ars_flat_policy(const char *pattern, enum ars_policy policy);
+
+/* ---- data and results ------------------------------------------------------------------------------------------- */
 
 /* Data. With data given: scores it and returns it; else draws it. Calls with the same name in one trace take the
  * elements of the given array in order.
@@ -106,9 +178,29 @@ ARS_API double ars_draw(ars_dist d);
  * or TruncatedNormal, above the n of a Binomial or the k of a Categorical. */
 ARS_API double ars_observe(const char *name, ars_dist d);
 
+/* The same for data that the program itself holds. In a posterior run it scores `value`, unless the controller gives data of
+ * this name, which replace it. A run that simulates its data (prior draws, training) and the plain simulator draw from d, as
+ * ars_observe does, and ignore `value`. A NaN means "not observed". Returns what was observed or drawn. So a program whose data
+ * are all its own needs no data from the controller: posterior(observe={}). A network that was trained with this name must
+ * know the data before the first draw: give it in observe= then. */
+ARS_API double ars_observe_value(const char *name, ars_dist d, double value);
+
 /* n independent Normals at once; `value` (may be NULL) receives what was observed. Elements given as NaN were not observed:
  * they are drawn, and left out of the likelihood. */
 ARS_API void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value);
+
+/* n independent observations at once, from distributions of any kinds, which need not be equal. `value` as above. The
+ * controller gives, and the trace records, one array. */
+ARS_API void ars_observe_vector(const char *name, const ars_dist *d, size_t n, double *value);
+
+/* The same for data that the program itself holds: n numbers at `given`, each treated as by ars_observe_value. `value` (may be
+ * NULL, or `given` itself if that is not const) receives what was observed or drawn. */
+ARS_API void ars_observe_values(const char *name, const ars_dist *d, size_t n, const double *given, double *value);
+
+/* All data that the controller gives for `name`, *n numbers, for a program that needs them before it can observe them: their
+ * number may decide how it runs. They count as observed, but nothing is scored or recorded. NULL, and *n = 0, if there are none,
+ * and in runs that simulate their data. Valid until the trace ends. */
+ARS_API const double *ars_given(const char *name, size_t *n);
 
 /* Multiplies the likelihood by exp(log_likelihood). -INFINITY makes it 0; a sum that overflows upwards is an error. */
 ARS_API void ars_factor(const char *name, double log_likelihood);
@@ -116,6 +208,11 @@ ARS_API void ars_factor(const char *name, double log_likelihood);
 /* Quantities of interest, recorded with the trace. */
 ARS_API void ars_result(const char *name, double value);
 ARS_API void ars_results(const char *name, const double *value, size_t n);
+
+/* The same for an array of n_dims axes, at most 32, whose lengths are in `shape`; elements lie row by row, as in C. The shape
+ * may differ from trace to trace: arrays of equally many axes are padded with NaN up to the longest axes. Without axes it is one
+ * number. */
+ARS_API void ars_results_shaped(const char *name, const double *value, const size_t *shape, size_t n_dims);
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
@@ -126,8 +223,15 @@ ARS_API int ars_main(int argc, char **argv, void (*model)(void *), void *user);
  * ARS_TRACES times if that environment variable is set; ARS_SEED fixes the draws. */
 ARS_API bool ars_next_trace(void);
 
+/* True inside a trace: from ars_next_trace returning true, or ars_main calling the model, to the end of that trace. Code that
+ * also runs before the first trace, such as a generator's initialisation, asks here whether it may draw. */
+ARS_API bool ars_in_trace(void);
+
 /* True in a forked re-run of a loop, whose only effect should be its acceptance. */
 ARS_API bool ars_in_continuation(void);
+
+/* True between the entry of a marked loop and its end. Loop marks do nothing in the plain simulator, so there it is false. */
+ARS_API bool ars_in_loop(void);
 
 /* True when no controller drives this process: the place to print results from. */
 ARS_API bool ars_standalone(void);
@@ -236,6 +340,7 @@ ARS_API bool ars__rs_start(ars__loop_mark *mark, void *frame, const void *pin);
 ARS_API void ars__rs_tag(void *memory);
 ARS_API void ars__rs_end(void *frame, const char *file, const char *func);
 ARS_API void ars__reject(ars__loop_mark *mark, bool (*body)(void *), void *context);
+ARS_API double ars__outside_flat(void); /* for the adapters: a draw outside a trace, from a stream with a fixed seed */
 ARS_API void ars__reject_named(const char *name, bool (*body)(void *), void *context); /* for the Fortran module */
 
 /* Loop identity is (mark, frame). Four things in this macro keep the optimiser from blurring it:

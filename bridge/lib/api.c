@@ -1,4 +1,4 @@
-/* api.c: the calls of ars.h. */
+/* api.c: the calls of ars.h, but for data (observe.c) and loops. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -6,17 +6,20 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "api.h"
 #include "ask.h"
 #include "continuation.h"
-#include "data.h"
 #include "fail.h"
 #include "family.h"
 #include "given.h"
 #include "loops.h"
+#include "policy.h"
 #include "process.h"
+#include "scopes.h"
 #include "sites.h"
 #include "thread_owner.h"
 #include "trace.h"
+#include "unnamed.h"
 
 /* ---- traces ------------------------------------------------------------------------------------------------------------ */
 
@@ -35,6 +38,8 @@ static uint64_t number_from(const char *variable, uint64_t otherwise) {
 
 static void decide(void) {
     if (ars__controlled()) {
+        ars__policy_from_outside();
+        ars__me.ignores_names = number_from("ARS_CALL_PATHS", 0) != 0;
         ars__split();
         return;
     }
@@ -50,11 +55,12 @@ static bool next_alone(void) {
     if (!(ars__me.in_trace = ars__me.traces_left > 0)) return false;
     ars__me.traces_left--;
     ars__me.trace_number++;
+    ars__scopes_reset();
     ars__rng_init(&ars__me.rng, ars__me.seed, ars__me.trace_number, 0);
     return true;
 }
 
-bool ars_next_trace(void) {
+static bool next_trace(struct ars__origin origin) {
     int kept = errno;
     if (ars__me.role != ARS__FOREIGN) ars__thread_claim();
     if (ars__me.role == ARS__UNDECIDED) decide();
@@ -63,19 +69,33 @@ bool ars_next_trace(void) {
     bool alone = ars__me.role == ARS__ALONE;
     bool more = alone ? next_alone() : ars__worker_next();
     if (alone) ars__thread = more ? ARS__PLAIN : ARS__OWNER;
+    if (!alone) ars__path_root(&ars__me.kept->paths, &origin);
     errno = kept;
     return more;
+}
+
+bool ars_next_trace(void) {
+    return next_trace(ars__origin_here(__builtin_frame_address(0), __builtin_return_address(0), 0));
 }
 
 int ars_main(int argc, char **argv, void (*model)(void *), void *user) {
     (void)argc;
     (void)argv;
-    while (ars_next_trace()) model(user);
+    const struct ars__origin here = ars__origin_here(__builtin_frame_address(0), NULL, (uintptr_t)model);
+    while (next_trace(here)) model(user);
     return 0;
+}
+
+bool ars_in_trace(void) {
+    return ars__me.in_trace;
 }
 
 bool ars_in_continuation(void) {
     return ars__continuing();
+}
+
+bool ars_in_loop(void) {
+    return ars__me.loops.depth > 0;
 }
 
 bool ars_standalone(void) {
@@ -93,7 +113,7 @@ const char *ars_version(void) {
 
 #define CALLER(bytes_on_stack) ARS__CALLER(bytes_on_stack)
 
-static void check_call(const char *caller, enum ars__call call, const char *name) {
+void ars__check_call(const char *caller, enum ars__call call, const char *name) {
     const char *what = ars__call_name(call);
     ars__thread_check(call);
     if (!ars__me.in_trace)
@@ -105,13 +125,13 @@ static void check_call(const char *caller, enum ars__call call, const char *name
     if (ars__me.loops.depth) ars__loops_check(caller, what, name);
 }
 
-static void check_dist(const ars_dist *d, const char *what, const char *name) {
+void ars__check_parameters(const ars_dist *d, const char *what, const char *name) {
     char why[256];
     if (ars__dist_check(d, why, sizeof why) != 0)
         ars__fail(ARS_FAIL_PARAMETER, 0, "%s(\"%.80s\"): %s", what, name, why);
 }
 
-static void check_no_loop(const char *what, const char *name) {
+void ars__check_no_loop(const char *what, const char *name) {
     struct ars__loop *top = ars__top(&ars__me.loops);
     if (!top) return;
     char loop[200];
@@ -131,21 +151,28 @@ static void record_params(struct ars_wire_sample *record, const ars_dist *prior)
     record->n_params = (uint16_t)(size / 8);
 }
 
-static double sample_latent(const char *name, const ars_dist *prior) {
+_Noreturn static void fail_draw(uint32_t site_id, double value, double log_p, double log_q) {
+    int n;
+    const char *address = ars__site_address(site_id, &n);
+    ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.*s\"): the draw is %g with log p = %g and log q = %g", n > 200 ? 200 : n,
+              address, value, log_p, log_q);
+}
+
+double ars__sample_at(uint32_t site_id, const ars_dist *prior, bool inside) {
     struct ars__trace *t = &ars__me.trace;
-    uint32_t site_id = ars__site_id(name, ARS_SITE_SAMPLE, prior->kind);
     uint32_t instance = ars__instance_take(site_id);
     ars_dist proposal = *prior;
     if (!ars__prior_proposes(site_id)) ars__propose(site_id, instance, prior, &proposal);
     bool given = proposal.kind == ARS_DIST_GIVEN && ars__given_take(prior, &proposal);
     double value = given ? proposal.a[0] : ars__dist_sample(&proposal, &ars__me.rng);
+    /* Rounded to the edge: the densities are those of the neighbour that is used. Beyond the edge: p is 0 there. */
+    const double edge = value < 0.5 ? nextafter(0, 1) : nextafter(1, 0);
+    if (inside && (value == 0 || value == 1)) value = edge;
     bool is_prior = proposal.kind == prior->kind && memcmp(&proposal, prior, sizeof proposal) == 0;
     /* A continuation keeps the ratio only, and where the prior proposes that is 1 whatever the density. */
     double log_p = is_prior && ars__continuing() ? 0 : ars__dist_log_density(prior, value);
     double log_q = is_prior ? log_p : given ? 0 : ars__dist_log_density(&proposal, value);
-    if (!isfinite(value) || !isfinite(log_q) || isnan(log_p))
-        ars__fail(ARS_FAIL_NAN, 0, "ars_sample(\"%.80s\"): the draw is %g with log p = %g and log q = %g", name, value,
-                  log_p, log_q);
+    if (!isfinite(value) || !isfinite(log_q) || isnan(log_p)) fail_draw(site_id, value, log_p, log_q);
     const struct ars__loop *top = ars__top(&ars__me.loops);
     struct ars_wire_sample record = {.site_id = site_id,
                                      .instance = instance,
@@ -160,32 +187,35 @@ static double sample_latent(const char *name, const ars_dist *prior) {
     /* A continuation's draws are none of the loops around the one that it estimates. */
     for (size_t i = ars__me.root ? ars__me.root - 1 : 0; i < ars__me.loops.depth; i++)
         ars__me.loops.at[i].try_ratio += log_p - log_q;
-    return value;
+    return inside && !(value > 0 && value < 1) ? edge : value;
 }
 
-/* The plain simulator pays for a look at its thread and its parameters, not more: what follows is out of its way. */
-static inline double quick(const char *name, const ars_dist *d) {
-    return ars__thread == ARS__PLAIN && name && *name ? ars__dist_quick(d, &ars__me.rng) : NAN;
+double ars__sample_latent(const char *name, const ars_dist *prior) {
+    return ars__sample_at(ars__site_id(name, ARS_SITE_SAMPLE, prior->kind), prior, false);
 }
 
 static __attribute__((noinline)) double sample(const char *caller, const char *name, const ars_dist *d) {
-    check_call(caller, ARS__CALL_SAMPLE, name);
-    check_dist(d, "ars_sample", name);
+    ars__check_call(caller, ARS__CALL_SAMPLE, name);
+    ars__check_parameters(d, "ars_sample", name);
     int kept = errno;
     bool plain = ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P;
-    double value = plain ? ars__dist_sample(d, &ars__me.rng) : sample_latent(name, d);
+    double value = plain ? ars__dist_sample(d, &ars__me.rng) : ars__sample_latent(name, d);
     errno = kept;
     return value;
 }
 
 double ars_sample(const char *name, ars_dist d) {
-    double drawn = quick(name, &d);
-    return isnan(drawn) ? sample(CALLER(sizeof d), name, &d) : drawn;
+    double drawn = ars__quick(name ? name : "unnamed", &d);
+    if (!isnan(drawn)) return drawn;
+    if (name && !ars__me.ignores_names) return sample(CALLER(sizeof d), name, &d);
+    drawn = ars__sample_unnamed(ARS__CALL_HERE(), CALLER(sizeof d), &d);
+    ARS__KEEP_FRAME();
+    return drawn;
 }
 
 static __attribute__((noinline)) double draw_nuisance(const char *caller, const ars_dist *d) {
-    check_call(caller, ARS__CALL_DRAW, "nuisance");
-    check_dist(d, "ars_draw", "nuisance");
+    ars__check_call(caller, ARS__CALL_DRAW, "nuisance");
+    ars__check_parameters(d, "ars_draw", "nuisance");
     int kept = errno;
     double value = ars__dist_sample(d, &ars__me.rng);
     errno = kept;
@@ -193,128 +223,70 @@ static __attribute__((noinline)) double draw_nuisance(const char *caller, const 
 }
 
 double ars_draw(ars_dist d) {
-    double drawn = quick("nuisance", &d);
+    double drawn = ars__quick("nuisance", &d);
     return isnan(drawn) ? draw_nuisance(CALLER(sizeof d), &d) : drawn;
 }
 
-/* ---- data ------------------------------------------------------------------------------------------------------------------ */
-
-/* -inf is a likelihood of 0; a sum that is too large for a double is a mistake, and says so where it happens. */
-static void add_log_likelihood(const char *what, const char *name, double log_p) {
-    double before = ars__me.trace.log_likelihood, sum = before + log_p;
-    if (sum == INFINITY)
-        ars__fail(
-            ARS_FAIL_NAN, 0,
-            "%s(\"%.80s\"): the trace's log likelihood overflowed: it was %g, and %g was added. Check the units of "
-            "the terms, and that each is the log of a likelihood",
-            what, name, before, log_p);
-    ars__me.trace.log_likelihood = sum;
+/* A generator that initialises itself draws before the first trace, where there is nothing to record. The seed is fixed: every
+ * process of every run, whatever its own seed, then has a generator in the same state. */
+double ars__outside_flat(void) {
+    if (!ars__me.has_outside) ars__rng_init(&ars__me.outside, 0, UINT64_MAX, UINT64_MAX);
+    ars__me.has_outside = true;
+    return ars__rng_uniform(&ars__me.outside);
 }
 
-/* A value that no parameters could give is a mistake in the data. One that these parameters cannot give, such as one above
- * the upper end of a Uniform, has likelihood 0: the end may be a latent. */
-static void check_given(const char *name, const ars_dist *d, double value) {
-    const char *must = ars__dist_support(d->kind, value);
-    if (!must) return;
-    char where[60] = "";
-    ars__data_place(name, where, sizeof where);
-    ars__fail(
-        ARS_FAIL_OBSERVATION, 0,
-        "the value %.12g%s given for \"%.80s\" is impossible: the simulator observes it from a %s, whose values are "
-        "%s. Correct observe=",
-        value, where, name, ars__dist_name(d->kind), must);
-}
-
-static void record_observed(const char *what, const char *name, unsigned kind, const double *values, size_t n,
-                            double log_p, bool given) {
-    struct ars__trace *t = &ars__me.trace;
-    if (isnan(log_p) || (given && log_p == INFINITY))
-        ars__fail(ARS_FAIL_NAN, 0, "the log likelihood of \"%.80s\" is %g", name, log_p);
-    struct ars_wire_values record = {ars__site_id(name, ARS_SITE_OBSERVE, kind), given ? 0 : (uint32_t)n, log_p};
-    ars__buffer_add(&t->observes, &record, sizeof record);
-    if (given)
-        add_log_likelihood(what, name, log_p);
-    else
-        ars__buffer_add(&t->observed, values, n * sizeof *values);
-}
-
-/* A given NaN means "not observed". The value is then simulated from the trace's own stream and adds nothing to the
- * likelihood: a draw from its distribution with weight 1 integrates it out, also where the program goes on to use it. */
-static __attribute__((noinline)) double observe(const char *caller, const char *name, const ars_dist *d) {
-    check_call(caller, ARS__CALL_OBSERVE, name);
-    check_dist(d, "ars_observe", name);
-    bool alone = ars__me.role == ARS__ALONE;
-    if (!alone) check_no_loop("ars_observe", name);
-    int kept = errno;
-    const double *data = alone ? NULL : ars__data_take(name, 1);
-    const bool observed = data && !isnan(*data);
-    if (observed) check_given(name, d, *data);
-    double value = observed ? *data : ars__dist_sample(d, &ars__me.rng);
-    if (!alone) {
-        double log_p = data && !observed ? 0 : ars__dist_log_density(d, value);
-        record_observed("ars_observe", name, d->kind, &value, 1, log_p, data != NULL);
+/* Only the thread that runs a trace can fail it. */
+double ars_log_density(ars_dist d, double x) {
+    char why[256];
+    if (ars__dist_check(&d, why, sizeof why) != 0) {
+        if (ars__thread == ARS__STRANGER || !ars__me.in_trace) return NAN;
+        ars__fail(ARS_FAIL_PARAMETER, 0, "ars_log_density: %s", why);
     }
-    errno = kept;
-    return value;
-}
-
-double ars_observe(const char *name, ars_dist d) {
-    double drawn = quick(name, &d);
-    return isnan(drawn) ? observe(CALLER(sizeof d), name, &d) : drawn;
-}
-
-void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value) {
-    check_call(CALLER(0), ARS__CALL_OBSERVE_NORMALS, name);
-    bool alone = ars__me.role == ARS__ALONE;
-    if (!alone) check_no_loop("ars_observe_normals", name);
     int kept = errno;
-    const double *data = alone ? NULL : ars__data_take(name, n);
-    double *drawn = value;
-    if (!data && !drawn && !(drawn = malloc((n ? n : 1) * sizeof *drawn)))
-        ars__fail(ARS_FAIL_MEMORY, 0, "no memory for %zu observations of \"%.80s\"", n, name);
-    double log_p = 0;
-    for (size_t i = 0; i < n; i++) {
-        ars_dist d = ars_normal(mean[i], std[i]);
-        check_dist(&d, "ars_observe_normals", name);
-        const bool observed = data && !isnan(data[i]);
-        if (data && !observed && !drawn) continue; /* nobody looks at it */
-        double x = observed ? data[i] : ars__dist_sample(&d, &ars__me.rng);
-        if (drawn) drawn[i] = x;
-        if (observed || !data) log_p += ars__dist_log_density(&d, x);
-    }
-    if (!alone) record_observed("ars_observe_normals", name, ARS_DIST_NORMAL, drawn, n, log_p, data != NULL);
-    if (drawn != value) free(drawn);
+    double log_p = ars__dist_log_density(&d, x);
     errno = kept;
-}
-
-void ars_factor(const char *name, double log_likelihood) {
-    check_call(CALLER(0), ARS__CALL_FACTOR, name);
-    if (isnan(log_likelihood) || log_likelihood == INFINITY)
-        ars__fail(ARS_FAIL_NAN, 0, "ars_factor(\"%.80s\"): the log likelihood is %g", name, log_likelihood);
-    if (ars__me.role == ARS__ALONE) return;
-    check_no_loop("ars_factor", name);
-    add_log_likelihood("ars_factor", name, log_likelihood);
+    return log_p;
 }
 
 /* ---- results ---------------------------------------------------------------------------------------------------------------- */
 
-static void add_results(const char *name, const double *value, size_t n) {
+/* `axes`: the lengths of n_dims axes, as doubles, which come before the n values. */
+static void add_results(const char *name, const double *value, size_t n, const double *axes, size_t n_dims) {
     if (ars__me.role == ARS__ALONE || ars__me.role == ARS__RUN_P) return;
     for (size_t i = 0; i < n; i++)
         if (isnan(value[i])) ars__fail(ARS_FAIL_NAN, 0, "the result \"%.80s\" is NaN (element %zu of %zu)", name, i, n);
     int kept = errno;
-    struct ars_wire_values record = {ars__site_id(name, ARS_SITE_RESULT, 0), (uint32_t)n, 0};
+    struct ars_wire_result record = {ars__site_id(name, ARS_SITE_RESULT, 0), (uint32_t)(n + n_dims), (uint32_t)n_dims,
+                                     0};
     ars__buffer_add(&ars__me.trace.results, &record, sizeof record);
+    if (n_dims) ars__buffer_add(&ars__me.trace.resulted, axes, n_dims * sizeof *axes);
     ars__buffer_add(&ars__me.trace.resulted, value, n * sizeof *value);
     errno = kept;
 }
 
 void ars_result(const char *name, double value) {
-    check_call(CALLER(0), ARS__CALL_RESULT, name);
-    add_results(name, &value, 1);
+    ars__check_call(CALLER(0), ARS__CALL_RESULT, name);
+    add_results(name, &value, 1, NULL, 0);
 }
 
 void ars_results(const char *name, const double *value, size_t n) {
-    check_call(CALLER(0), ARS__CALL_RESULTS, name);
-    add_results(name, value, n);
+    ars__check_call(CALLER(0), ARS__CALL_RESULTS, name);
+    add_results(name, value, n, NULL, 0);
+}
+
+void ars_results_shaped(const char *name, const double *value, const size_t *shape, size_t n_dims) {
+    ars__check_call(CALLER(0), ARS__CALL_RESULTS_SHAPED, name);
+    double axes[ARS_WIRE_MAX_DIMS], product = 1;
+    if (n_dims > ARS_WIRE_MAX_DIMS)
+        ars__fail(ARS_FAIL_LIMIT, 0, "ars_results_shaped(\"%.80s\"): %zu axes, at most %d are allowed", name, n_dims,
+                  (int)ARS_WIRE_MAX_DIMS);
+    if (n_dims && !shape)
+        ars__fail(ARS_FAIL_MISUSE, 0, "ars_results_shaped(\"%.80s\"): shape is NULL, must point to %zu lengths", name,
+                  n_dims);
+    for (size_t i = 0; i < n_dims; i++) product *= axes[i] = (double)shape[i];
+    if (product > ARS__MAX_RECORD)
+        ars__fail(ARS_FAIL_LIMIT, 0,
+                  "ars_results_shaped(\"%.80s\"): the shape has %g elements, a trace has room for %d", name, product,
+                  (int)(ARS__MAX_RECORD / sizeof(double)));
+    add_results(name, value, (size_t)product, axes, n_dims);
 }

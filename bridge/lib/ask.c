@@ -108,15 +108,42 @@ bool ars__prior_proposes(uint32_t site_id) {
     return atomic_load_explicit(&ars__me.shm->sites[site_id].always_prior, memory_order_relaxed) == ars__me.run_number;
 }
 
-/* Question and answer stay in the mailbox, or in the memory of the loop that knows the answer: no copy on the stack,
- * whose pages a forked process would have to copy first. */
-void ars__propose(uint32_t site_id, uint32_t instance, const ars_dist *prior, ars_dist *proposal) {
+/* Tells of latents until one message holds the rest. Returns how many these are. */
+static size_t tell_most(void) {
     unsigned char *body = ars__me.channel->body;
     size_t untold;
     while ((untold = ars__n_samples(&ars__me.trace) - ars__me.told) > ARS_WIRE_MAX_TOLD) {
         size_t size = build_step(body, ARS_NO_SITE, 0, ARS_WIRE_MAX_TOLD, NULL);
         take_state(body, ars__ask_in_place(ARS__ASK_STEP, size), ARS_WIRE_MAX_TOLD);
     }
+    return untold;
+}
+
+/* Returns the bytes read. */
+static size_t take_proposal(uint32_t site_id, const unsigned char *at, size_t size, const ars_dist *prior,
+                            ars_dist *proposal) {
+    char why[256];
+    size_t used = ars__dist_decode(proposal, at, size, why, sizeof why);
+    if (!used) {
+        int n;
+        const char *address = ars__site_address(site_id, &n);
+        ars__fail(ARS_FAIL_PROTOCOL, 0, "the proposal for %.*s is not valid: %s", n, address, why);
+    }
+    if (proposal->kind == ARS_DIST_PRIOR) *proposal = *prior;
+    return used;
+}
+
+/* Question and answer stay in the mailbox, or in the memory of the loop that knows the answer: no copy on the stack,
+ * whose pages a forked process would have to copy first. */
+void ars__propose(uint32_t site_id, uint32_t instance, const ars_dist *prior, ars_dist *proposal) {
+    unsigned char *body = ars__me.channel->body;
+    struct ars__waiting *w = &ars__me.waiting;
+    if (w->n) {
+        w->at += (uint32_t)take_proposal(site_id, body + w->at, w->end - w->at, prior, proposal);
+        w->n--;
+        return;
+    }
+    size_t untold = tell_most();
     size_t size = build_step(body, site_id, instance, untold, prior);
     const struct ars__first *known = recall(body, size);
     ars__script_asks(body, size);
@@ -135,12 +162,65 @@ void ars__propose(uint32_t site_id, uint32_t instance, const ars_dist *prior, ar
     ars__script_answered(reply_size);
     take_state(reply, reply_size, untold);
 
-    char why[256];
-    const unsigned char *at = reply + sizeof(struct ars_wire_reply);
-    if (!ars__dist_decode(proposal, at, reply_size - sizeof(struct ars_wire_reply), why, sizeof why)) {
-        int n;
-        const char *address = ars__site_address(site_id, &n);
-        ars__fail(ARS_FAIL_PROTOCOL, 0, "the proposal for %.*s is not valid: %s", n, address, why);
-    }
-    if (proposal->kind == ARS_DIST_PRIOR) *proposal = *prior;
+    const size_t header = sizeof(struct ars_wire_reply);
+    take_proposal(site_id, reply + header, reply_size - header, prior, proposal);
+}
+
+/* ---- several draws in one question -------------------------------------------------------------------------------------- */
+
+/* In a loop whose continuations get their answers ahead (ahead.c), one message asks a question for all of them. So many
+ * draws it can take on. */
+enum { FEW_IN_A_LOOP = 16 };
+
+static bool worth_it(size_t n) {
+    const struct ars__loop *loop = ars__top(&ars__me.loops);
+    if (n < 2) return false;
+    if (!loop) return true;
+    /* The first draw of a loop has one answer for all tries and continuations; it is asked for alone, and kept. */
+    if (loop->entry_state == ars__me.state) return false;
+    return n > FEW_IN_A_LOOP || !(ars__me.flags & ARS_RUN_ASK_AHEAD);
+}
+
+/* Adds more priors to the request for the first draw, as many as there is room for, and the stream. Returns its size, 0 if
+ * there was room for none. */
+static size_t add_priors(unsigned char *body, size_t size, const ars_dist *priors, size_t n, uint32_t *n_more) {
+    const struct ars_wire_stream stream = ars__rng_place(&ars__me.rng);
+    const size_t end = ARS_WIRE_MAX_STEP - sizeof stream;
+    size_t added;
+    for (*n_more = 0; *n_more < n && *n_more < ARS_WIRE_MAX_MORE; ++*n_more, size += added)
+        if (!(added = ars__dist_encode(&priors[*n_more], body + size, end > size ? end - size : 0))) break;
+    if (!*n_more) return 0;
+    memcpy(body + size, &stream, sizeof stream);
+    size += sizeof stream;
+    struct ars_wire_step step;
+    memcpy(&step, body, sizeof step);
+    step.size = (uint32_t)size;
+    step.n_more = *n_more;
+    memcpy(body, &step, sizeof step);
+    return size;
+}
+
+/* The controller draws the values too, from the same stream, and asks its proposer about one after the other: the answers
+ * are those that would come if they were asked for one by one. */
+void ars__propose_together(uint32_t site_id, uint32_t instance, const ars_dist *priors, size_t n) {
+    if (ars__me.waiting.n || !worth_it(n) || ars__prior_proposes(site_id)) return;
+    unsigned char *body = ars__me.channel->body;
+    size_t untold = tell_most();
+    uint32_t asked;
+    size_t size = add_priors(body, build_step(body, site_id, instance, untold, priors), priors + 1, n - 1, &asked);
+    if (!size) return;
+    ars__script_close(ars__top(&ars__me.loops));
+    ars__me.ahead = 0;
+    size_t reply_size = ars__ask_in_place(ARS__ASK_STEP, size);
+    struct ars_wire_reply reply = {0};
+    memcpy(&reply, body, reply_size < sizeof reply ? reply_size : sizeof reply);
+    if (reply.n_more > asked)
+        ars__fail(ARS_FAIL_PROTOCOL, 0, "%u proposals came for %u draws", reply.n_more + 1, asked + 1);
+    take_state(body, reply_size,
+               untold + reply.n_more); /* all but the last are known there by the time they are drawn */
+    ars__me.waiting = (struct ars__waiting){reply.n_more + 1, sizeof reply, (uint32_t)reply_size};
+}
+
+void ars__forget_waiting(void) {
+    ars__me.waiting.n = 0;
 }

@@ -33,7 +33,10 @@ void ars__data_begin_run(void) {
 }
 
 void ars__data_begin_trace(void) {
-    for (size_t i = 0; i < data->n; i++) data->given[i].taken = 0;
+    for (size_t i = 0; i < data->n; i++) {
+        data->given[i].taken = 0;
+        data->given[i].seen = false;
+    }
 }
 
 /* Names come in the order of the last trace, so the search starts where the last one ended. */
@@ -58,15 +61,18 @@ static const char *list_names(char *text, size_t size) {
     return data->n ? text : "none";
 }
 
-const double *ars__data_take(const char *name, size_t n) {
+const double *ars__data_take(const char *name, size_t n, const double *literal, bool *held) {
     if (!(ars__me.flags & ARS_RUN_POSTERIOR)) return NULL;
     char names[200], shown[100];
     struct ars__given *g = find_given(name);
+    if (!g && literal) {
+        *held = true;
+        return literal;
+    }
     if (!g)
         ars__fail(ARS_FAIL_OBSERVATION, 0,
-                  "the simulator observes \"%s\", for which no data were given; given: %s. Add it to observe=, as NaN "
-                  "if it was not "
-                  "observed",
+                  "the simulator observes \"%s\", for which no data were given; given: %s. Add it to observe= (ars "
+                  "infer --observe), as NaN if it was not observed",
                   ars__shown(name, shown, sizeof shown), list_names(names, sizeof names));
     if (g->n - g->taken < n)
         ars__fail(
@@ -77,14 +83,22 @@ const double *ars__data_take(const char *name, size_t n) {
     return g->values + g->taken - n;
 }
 
-void ars__data_place(const char *name, char *text, size_t size) {
+const double *ars__data_look(const char *name, size_t *n) {
+    struct ars__given *g = (ars__me.flags & ARS_RUN_POSTERIOR) ? find_given(name) : NULL;
+    if (g) g->seen = true;
+    *n = g ? g->n : 0;
+    return g ? g->values : NULL;
+}
+
+void ars__data_place(const char *name, size_t before_end, char *text, size_t size) {
     const struct ars__given *g = find_given(name);
-    if (g && g->n > 1) snprintf(text, size, " (element %zu of %zu)", g->taken - 1, g->n);
+    if (g && g->n > 1) snprintf(text, size, " (element %zu of %zu)", g->taken - before_end, g->n);
 }
 
 void ars__data_end_trace(void) {
     for (size_t i = 0; i < data->n; i++) {
         const struct ars__given *g = &data->given[i];
+        if (g->seen && !g->taken) continue;
         int size = (int)(g->name_size < 80 ? g->name_size : 80);
         if (!g->taken && g->n)
             ars__fail(ARS_FAIL_OBSERVATION, 0,

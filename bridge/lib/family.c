@@ -28,6 +28,7 @@
 #include "process.h"
 #include "resource_limits.h"
 #include "rewind.h"
+#include "scopes.h"
 #include "segment.h"
 #include "sites.h"
 #include "snapshot.h"
@@ -138,6 +139,7 @@ bool ars__worker_next(void) {
     atomic_fetch_add(&w->traces_begun, 1);
     ars__trace_reset(&ars__me.trace);
     ars__instances_reset();
+    ars__scopes_reset();
     ars__data_begin_trace();
     ars__me.state = 0;
     ars__me.told = 0;

@@ -6,12 +6,16 @@
 
 #include "ahead.h"
 #include "method.h"
+#include "paths.h"
 #include "rewind.h"
+#include "scopes.h"
 
 struct ars__kept {
     struct ars__rewind rewind;
     struct ars__habits habits;
     struct ars__guesses guesses;
+    struct ars__scopes scopes;
+    struct ars__paths paths;
 };
 
 /* Makes it, before workers are forked: they all have one of their own then, and the limit on memory does not count it. False: no

@@ -69,6 +69,7 @@ static void continue_once(struct body *body, enum ars__role role, uint32_t numbe
     loop->try_ratio = 0;
     ars__me.state = loop->entry_state;
     ars__me.told = loop->entry_told;
+    ars__me.scope = loop->entry_scope;
     ars__me.trace.log_ratio_all = log_ratio_all;
     ars__me.trace.entries = entries;
     ars__me.rng = rng;

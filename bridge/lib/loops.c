@@ -178,6 +178,7 @@ struct ars__loop *ars__loop_open(ars__loop_mark *mark, const char *frame) {
     loop->in_place = false;
     loop->given = false;
     loop->handle = NULL;
+    loop->entry_scope = ars__me.scope;
     if (ars__me.role == ARS__RUN_P) {
         loop->record = -1;
         loop->site_id = outer->site_id;
@@ -252,6 +253,7 @@ void ars__loop_again(struct ars__loop *loop) {
                   (unsigned long long)ars__me.max_tries);
     }
     ars__try_begins();
+    ars__me.scope = loop->entry_scope;
     if (ars__me.role == ARS__RUN_P) return;
 
     ars__loop_records(&ars__me.trace)[loop->record].tries = loop->tries;

@@ -7,6 +7,7 @@
 
 #include "ars.h"
 #include "rejected_log.h"
+#include "scopes.h"
 #include "shm.h"
 #include "trace.h"
 
@@ -29,6 +30,7 @@ struct ars__loop {
     struct ars__position entry;
     uint64_t entry_state;
     size_t entry_told;
+    struct ars__scope entry_scope;
     struct ars__log_position entry_rejected, try_rejected; /* at the entry, and when the present try began */
     uint32_t recorded;                                     /* rejected tries that are in the record */
     double try_ratio; /* sum of log p/q of all that the present try has drawn; -inf is possible, so no differences */

@@ -17,7 +17,9 @@
 #include "handles.h"
 #include "kept.h"
 #include "loops.h"
+#include "policy.h"
 #include "role.h"
+#include "scopes.h"
 #include "shm.h"
 #include "sites.h"
 #include "snapshot.h"
@@ -54,8 +56,13 @@ struct ars__process {
     /* The proposer's state: a number, and how many of the trace's latents it knows. */
     uint64_t state;
     size_t told;
+    /* Proposals in the mailbox that wait for the next draws of a vector, and where they begin and end. */
+    struct ars__waiting {
+        uint32_t n, at, end;
+    } waiting;
     struct ars__trace trace;
     struct ars__loops loops;
+    struct ars__scope scope;
 
     struct ars__snapshot *snapshot; /* in a snapshot and its continuations; NULL in a continuation in place */
     size_t root;                    /* depth of the loop that is being estimated; 0: none */
@@ -72,12 +79,16 @@ struct ars__process {
     atomic_bool is_owned; /* by a thread */
     struct ars__alive alive;
     struct ars__marks marks;
+    struct ars__policy policy;
     struct ars__handle_names handle_names;
     struct ars__site_table sites;
     struct ars__data data;
     struct ars__told_host told_host;
     struct ars__snapshots snapshots;
     struct ars__kept *kept; /* memory that a rewind leaves alone */
+    ars__rng outside;       /* for draws outside a trace */
+    bool ignores_names;     /* of ars_sample: every draw is named by its call path (ARS_CALL_PATHS=1, for ars check) */
+    bool has_outside;
 };
 _Static_assert(offsetof(struct ars__process, is_owned) <= ARS__PAGE, "what a continuation writes to must fit a page");
 

@@ -108,7 +108,7 @@ const char *ars__shown(const char *name, char *text, size_t size) {
     return text;
 }
 
-static void check_utf8(const char *name) {
+void ars__check_utf8(const char *name) {
     const unsigned char *at = (const unsigned char *)name;
     size_t left = strlen(name), n = 1;
     for (; left && (n = ars__utf8_sequence(at, left)); left -= n) at += n;
@@ -141,7 +141,7 @@ static uint32_t ask_host(const char *name, uint32_t path, enum ars_site_kind kin
     _Alignas(8) unsigned char body[sizeof(struct ars_wire_site) + ARS_WIRE_MAX_NAME + 16];
     char *address = (char *)body + sizeof(struct ars_wire_site);
     int n = 0, outer = 0;
-    check_utf8(name);
+    ars__check_utf8(name);
     if (path != NO_PATH) {
         const char *prefix = ars__site_address(path, &outer);
         n = snprintf(address, ARS_WIRE_MAX_NAME + 1, "%.*s/%s", outer, prefix, name);
@@ -167,6 +167,11 @@ static uint32_t ask_host(const char *name, uint32_t path, enum ars_site_kind kin
     return site.id;
 }
 
+/* 0 is a vector that is observed from several kinds at once. */
+static const char *kind_name(unsigned dist) {
+    return dist ? ars__dist_name(dist) : "of several kinds";
+}
+
 uint32_t ars__site_id(const char *name, enum ars_site_kind kind, unsigned dist) {
     const struct ars__loop *top = ars__top(&ars__me.loops);
     uint32_t path = top ? top->site_id : NO_PATH;
@@ -185,7 +190,7 @@ uint32_t ars__site_id(const char *name, enum ars_site_kind kind, unsigned dist) 
         const char *address = ars__site_address(e->id, &n);
         ars__fail(ARS_FAIL_SITE_CHANGED, 0,
                   "the site \"%.*s\" was %s before and is %s now; a name keeps one kind of distribution",
-                  n > 200 ? 200 : n, address, ars__dist_name(e->dist), ars__dist_name(dist));
+                  n > 200 ? 200 : n, address, kind_name(e->dist), kind_name(dist));
     }
     if (kind != ARS_SITE_LOOP) ars__at_site(e->id);
     return e->id;

@@ -33,6 +33,7 @@ uint32_t ars__site_id(const char *name, enum ars_site_kind kind, unsigned dist);
 const char *ars__site_address(uint32_t id, int *size); /* for messages: "%.*s" */
 /* A name for messages, with the bytes that are not UTF-8 as \xNN, cut to fit. Returns text. */
 const char *ars__shown(const char *name, char *text, size_t size);
+void ars__check_utf8(const char *name); /* fails the trace */
 /* Per id: how often it was met in the trace with this serial number. */
 struct ars__met {
     uint64_t trace;

@@ -163,7 +163,7 @@ void ars__trace_send(struct ars__trace *t) {
         .snapshots = t->snapshots,
         .n_samples = (uint32_t)ars__n_samples(t),
         .n_observes = count_items(&t->observes, sizeof(struct ars_wire_values)),
-        .n_results = count_items(&t->results, sizeof(struct ars_wire_values)),
+        .n_results = count_items(&t->results, sizeof(struct ars_wire_result)),
         .n_loops = (uint32_t)ars__n_loops(t),
         .n_values = count_items(&t->observed, 8) + count_items(&t->resulted, 8) + count_items(&t->params, 8) +
                     count_items(&t->rejected_params, 8),

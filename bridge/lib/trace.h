@@ -18,7 +18,7 @@ struct ars__trace {
     struct ars__buffer samples;            /* ars_wire_sample */
     struct ars__buffer params;             /* double: parameters of the samples' priors, if the run records them */
     struct ars__buffer observes, observed; /* ars_wire_values, and their doubles */
-    struct ars__buffer results, resulted;  /* ars_wire_values, and their doubles */
+    struct ars__buffer results, resulted;  /* ars_wire_result, and their doubles */
     struct ars__buffer loops;              /* ars_wire_loop */
     struct ars__buffer slots;              /* uint32_t per loop */
     struct ars__buffer tries, rejected;    /* ars_wire_try, and their ars_wire_sample (rejected_log.c) */

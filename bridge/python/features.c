@@ -91,6 +91,7 @@ static struct place place(int64_t kind, const double *p, double v) {
         return (struct place){(u - 0.5) * sqrt(12), u};
     }
     case ARS_DIST_NORMAL:
+    case ARS_DIST_MULTIVARIATE_NORMAL:
         return gauss((v - p[0]) / p[1]);
     case ARS_DIST_BERNOULLI:
         return (struct place){2 * v - 1, v};
@@ -103,6 +104,10 @@ static struct place place(int64_t kind, const double *p, double v) {
     case ARS_DIST_BETA: {
         double total = p[0] + p[1], mean = p[0] / total;
         return (struct place){(v - mean) / sqrt(mean * (1 - mean) / (total + 1)), v};
+    }
+    case ARS_DIST_DIRICHLET: {
+        double total = p[0] + p[1], mean = p[0] / total, u = (v - p[2]) / (p[3] - p[2]);
+        return (struct place){(u - mean) / sqrt(mean * (1 - mean) / (total + 1)), u};
     }
     case ARS_DIST_GAMMA: {
         double shape = p[0], x = v * p[1];
@@ -118,6 +123,14 @@ static struct place place(int64_t kind, const double *p, double v) {
     }
     case ARS_DIST_LOGNORMAL:
         return gauss((log(fmax(v, 1e-300)) - p[0]) / p[1]);
+    case ARS_DIST_NEGATIVE_BINOMIAL: {
+        double mean = p[0] * (1 - p[1]) / p[1];
+        return gauss((v - mean) / sqrt(mean / p[1] + 0.25));
+    }
+    case ARS_DIST_STUDENT_T: {
+        double z = (v - p[1]) / p[2];
+        return (struct place){z, 0.5 + atan(z) / M_PI};
+    }
     case ARS_DIST_TRUNCATED_NORMAL: {
         static const double u[] = {0.15865, 0.5, 0.84135};
         double q[3];
@@ -164,5 +177,42 @@ void ars__value_features(size_t n, const int64_t *kind, const double *prior, con
             scalar_features(value[i], place(kind[i], prior + 4 * i, value[i]), out);
         else
             memset(out, 0, ARS__VALUE_FEATURES * sizeof *out);
+    }
+}
+
+/* The standard deviation, about, of a prior of a component of a vector; 0 for other priors. */
+static double spread(int64_t kind, const double *p) {
+    switch (kind) {
+    case ARS_DIST_UNIFORM:
+        return (p[1] - p[0]) / sqrt(12);
+    case ARS_DIST_NORMAL:
+        return p[1];
+    case ARS_DIST_TRUNCATED_NORMAL:
+        return fmin(p[1], (p[3] - p[2]) / sqrt(12));
+    default:
+        return 0;
+    }
+}
+
+void ars__pair_features(size_t n, const struct ars__drawn *first, const struct ars__drawn *second, float *out) {
+    const double factor = 4;
+    for (size_t i = 0; i < n; i++, out += ARS__PAIR_FEATURES) {
+        double a = spread(first->kind[i], first->prior + 4 * i), b = spread(second->kind[i], second->prior + 4 * i);
+        double x = first->value[i], y = second->value[i];
+        memset(out, 0, ARS__PAIR_FEATURES * sizeof *out);
+        if (!(a > 0 && b > 0 && a <= factor * b && b <= factor * a && isfinite(x) && isfinite(y) && isfinite(a)))
+            continue;
+        double angle = atan2(y, x), r = clamp(hypot(x, y) / hypot(a, b), 0, 1e6);
+        const double columns[ARS__PAIR_FEATURES] = {
+            cos(angle),
+            sin(angle),
+            cos(2 * angle),
+            sin(2 * angle),
+            angle / M_PI, /* two branches: each jumps where the other does not */
+            angle < 0 ? angle / M_PI + 1 : angle / M_PI - 1,
+            0.25 * log(r + 1e-3) + 0.5,
+            tanh(r),
+        };
+        for (size_t k = 0; k < ARS__PAIR_FEATURES; k++) out[k] = (float)columns[k];
     }
 }

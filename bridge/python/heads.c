@@ -1,5 +1,6 @@
 /* heads.c: see serve.h; the same as pyside/ars/network/model/heads.py, which says why each head is what it is. */
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "dist_kinds.h"
@@ -76,9 +77,21 @@ static double normal_width(size_t k) {
 
 static void normal(struct mixture *m, const float *raw, size_t k, unsigned kind, const double *p) {
     double width = normal_width(k), mean = p[0], std = p[1];
+    unsigned component = kind == ARS_DIST_LOGNORMAL ? kind : ARS_DIST_NORMAL;
     for (size_t i = 0; i < k; i++) {
         double start = mean + std * ars__normal_quantile(in_middle(i, k));
-        add_component(m, raw[i], kind, start + std * raw[k + i], scale(raw[2 * k + i], std, width), 0, 0);
+        add_component(m, raw[i], component, start + std * raw[k + i], scale(raw[2 * k + i], std, width), 0, 0);
+    }
+}
+
+static void student_t(struct mixture *m, const float *raw, size_t k, const double *p) {
+    const double spread = 0.6;
+    double normal = normal_width(k), width = sqrt(1 - spread * spread * (1 - normal * normal));
+    double df = p[0], loc = p[1], unit = p[2];
+    for (size_t i = 0; i < k; i++) {
+        double start = loc + spread * unit * ars__normal_quantile(in_middle(i, k));
+        add_component(m, raw[i], ARS_DIST_STUDENT_T, df, start + unit * raw[k + i], scale(raw[2 * k + i], unit, width),
+                      0);
     }
 }
 
@@ -121,6 +134,7 @@ static double ln_gamma(double x) {
 
 static void beta(struct mixture *m, const float *raw, size_t k, unsigned kind, const double *p) {
     int uniform = kind == ARS_DIST_UNIFORM;
+    const double *ends = uniform ? p : kind == ARS_DIST_DIRICHLET ? p + 2 : NULL;
     double a = uniform ? 1 : p[0], b = uniform ? 1 : p[1], total = a + b;
     double n = fmax((double)k - 1, 0.5) * total / 2, mean = n * a / total;
     double spread = 2.5 * sqrt(mean * b / total * (total + n) / (total + 1));
@@ -133,8 +147,8 @@ static void beta(struct mixture *m, const float *raw, size_t k, unsigned kind, c
         double share = sigmoid(log(j) - log(n - j) + raw[k + i]);
         double count = exp(limit + bounded(log(n) - limit - 2 * (double)raw[2 * k + i], -8, log_sharpest()));
         double c = a + count * share, d = b + count * (1 - share), logit = raw[i] + log_start;
-        if (uniform)
-            add_component(m, logit, ARS_DIST_SCALED_BETA, c, d, p[0], p[1]);
+        if (ends)
+            add_component(m, logit, ARS_DIST_SCALED_BETA, c, d, ends[0], ends[1]);
         else
             add_component(m, logit, ARS_DIST_BETA, c, d, 0, 0);
     }
@@ -179,6 +193,21 @@ static void count(struct mixture *m, const float *raw, size_t k, unsigned kind, 
     }
 }
 
+/* The same: k with other means, then k Binomials. */
+static void negative_binomial(struct mixture *m, const float *raw, size_t k, const double *p) {
+    double r = p[0], mean = r * (1 - p[1]) / p[1], spread = sqrt(mean / p[1]);
+    double unit = sqrt(fmax(r * (1 - p[1]), 1)), lowest = log(r) - log(9e14);
+    for (size_t i = 0; i < k; i++) {
+        double moved = fmax(logit(p[1]) - bounded(raw[k + i] / unit, -40, 40), lowest);
+        add_component(m, raw[i], ARS_DIST_NEGATIVE_BINOMIAL, r, sigmoid(moved), 0, 0);
+    }
+    for (size_t i = 0; i < k; i++) {
+        double n = (double)(i + 1) * ceil((mean + 6 * spread + 6) / (double)k);
+        double weight = p[1] >= 1 ? -INFINITY : raw[2 * k + i];
+        add_component(m, weight, ARS_DIST_BINOMIAL, fmin(n, 4294967295.0), sigmoid(raw[3 * k + i]), 0, 0);
+    }
+}
+
 static size_t categorical(const float *raw, size_t known, const double *probabilities, size_t k, double share,
                           double *out) {
     double sum = 0, top = -INFINITY, total = 0;
@@ -194,32 +223,29 @@ static size_t categorical(const float *raw, size_t known, const double *probabil
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
+/* Of two sorts of components. */
+static bool is_count(unsigned kind) {
+    return kind == ARS_DIST_POISSON || kind == ARS_DIST_BINOMIAL || kind == ARS_DIST_NEGATIVE_BINOMIAL;
+}
+
 static size_t mixture_parts(const struct ars__head *head) {
-    int counts = head->kind == ARS_DIST_POISSON || head->kind == ARS_DIST_BINOMIAL;
+    int counts = is_count(head->kind);
     size_t most = (ARS_WIRE_MAX_COMPONENTS - 1) / 2;
     return counts && head->components > most ? most : head->components;
 }
 
 /* Raw numbers per row; any number will do for a Categorical prior. */
 static size_t raw_width_of(const struct ars__head *head) {
-    switch (head->kind) {
-    case ARS_DIST_BERNOULLI:
-        return 1;
-    case ARS_DIST_POISSON:
-    case ARS_DIST_BINOMIAL:
-        return 4 * mixture_parts(head);
-    default:
-        return 3 * mixture_parts(head);
-    }
+    if (head->kind == ARS_DIST_BERNOULLI) return 1;
+    return (is_count(head->kind) ? 4 : 3) * mixture_parts(head);
 }
 
 size_t ars__proposal_width(const struct ars__head *head, size_t categories) {
-    if (head->kind < ARS_DIST_UNIFORM || head->kind > ARS_DIST_TRUNCATED_NORMAL) return 0;
+    if (!ars__dist_is_prior(head->kind)) return 0;
     if (head->kind == ARS_DIST_CATEGORICAL) return categories;
     if (head->kind == ARS_DIST_BERNOULLI) return 1;
     if (head->components < 1 || head->components >= K_MAX) return 0;
-    int counts = head->kind == ARS_DIST_POISSON || head->kind == ARS_DIST_BINOMIAL;
-    return ((counts ? 2 : 1) * mixture_parts(head) + 1) * ARS__COMPONENT;
+    return ((is_count(head->kind) ? 2 : 1) * mixture_parts(head) + 1) * ARS__COMPONENT;
 }
 
 /* One mixture; returns its doubles. */
@@ -229,6 +255,7 @@ static size_t mixture(const struct ars__head *head, const float *raw, const doub
     switch (head->kind) {
     case ARS_DIST_UNIFORM:
     case ARS_DIST_BETA:
+    case ARS_DIST_DIRICHLET:
         beta(&m, raw, k, head->kind, prior);
         break;
     case ARS_DIST_GAMMA:
@@ -238,6 +265,12 @@ static size_t mixture(const struct ars__head *head, const float *raw, const doub
     case ARS_DIST_POISSON:
     case ARS_DIST_BINOMIAL:
         count(&m, raw, k, head->kind, prior);
+        break;
+    case ARS_DIST_NEGATIVE_BINOMIAL:
+        negative_binomial(&m, raw, k, prior);
+        break;
+    case ARS_DIST_STUDENT_T:
+        student_t(&m, raw, k, prior);
         break;
     case ARS_DIST_WEIBULL:
         weibull(&m, raw, k, prior);

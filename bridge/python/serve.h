@@ -8,11 +8,23 @@
 #include <stdint.h>
 
 /* cffi: begin */
-enum { ARS__VALUE_FEATURES = 22 };
+enum { ARS__VALUE_FEATURES = 22, ARS__PAIR_FEATURES = 8 };
 
 /* features.c: what the network sees of n values. kind[i] is the kind of the prior that value[i] was drawn from, prior[4 i]
  * its parameters; kind 0 is no value, and has features 0. out: n rows of ARS__VALUE_FEATURES. */
 void ars__value_features(size_t n, const int64_t *kind, const double *prior, const double *value, float *out);
+
+/* Values drawn from priors, as above. */
+struct ars__drawn {
+    const int64_t *kind;
+    const double *prior;
+    const double *value;
+};
+
+/* features.c: what the network sees of n pairs of values drawn one after the other, as components of a vector: its azimuth
+ * and its length. 0 where they are no pair: one of the kinds has no location and width, or the widths differ by more than a
+ * factor of 4. out: n rows of ARS__PAIR_FEATURES. */
+void ars__pair_features(size_t n, const struct ars__drawn *first, const struct ars__drawn *second, float *out);
 
 /* cell.c: a step of one layer of an LSTM, for n rows. A row's gates (input, forget, cell, output: `width` numbers each; those
  * of the cell doubled) are the sum of a row of each of three tables: its own in `product`, recurrent_row[i] of `recurrent`,

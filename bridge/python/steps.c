@@ -26,6 +26,7 @@ static void unpack_step(struct ars__steps *out, uint32_t i, const unsigned char 
     }
     out->told_begin[i + 1] = to;
     out->prior_kind[i] = 0;
+    out->n_more[i] = step.n_more;
     out->prior_begin[i + 1] = out->prior_begin[i];
     if (step.site_id == ARS_NO_SITE) return;
     struct ars_wire_dist prior;
@@ -59,13 +60,16 @@ int ars__steps_decode(const void *frame, size_t size, uint32_t count, const uint
 }
 
 void ars__replies_encode(size_t n, const uint32_t *ticket, const uint64_t *state, const uint32_t *flags,
-                         const int64_t *sizes, const void *proposals, void *out) {
+                         const uint32_t *n_more, const int64_t *sizes, const void *proposals, void *out) {
     const unsigned char *from = proposals;
     unsigned char *to = out;
     for (size_t i = 0; i < n; i++) {
         size_t size = (size_t)sizes[i];
-        struct ars_wire_reply reply = {
-            .size = (uint32_t)(sizeof reply + size), .ticket = ticket[i], .state = state[i], .flags = flags[i]};
+        struct ars_wire_reply reply = {.size = (uint32_t)(sizeof reply + size),
+                                       .ticket = ticket[i],
+                                       .state = state[i],
+                                       .flags = flags[i],
+                                       .n_more = n_more[i]};
         memcpy(to, &reply, sizeof reply);
         memcpy(to + sizeof reply, from, size);
         to += sizeof reply + size;

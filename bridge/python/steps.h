@@ -23,7 +23,8 @@ struct ars__steps {
     double *told_value;
     uint16_t *prior_kind; /* 0 where a request only tells */
     int64_t *prior_begin;
-    double *prior;
+    double *prior;    /* of the first draw */
+    uint32_t *n_more; /* draws asked for besides the first; their priors and the stream end the item */
 };
 
 /* Checks the `count` items of a frame whose header has been checked, and fills the arrays. `kinds` and `dists` are those
@@ -33,9 +34,10 @@ int ars__steps_decode(const void *frame, size_t size, uint32_t count, const uint
                       uint32_t n_sites, struct ars__steps *out, uint32_t *item, char *text, size_t text_size);
 
 /* Writes the n items of REPLIES to `out`. Proposals, encoded, follow each other in `proposals`; sizes[i] is the length of
- * one, 0 for a request that only told. `out` has room for 24 n bytes and the proposals. */
+ * one, 0 for a request that only told; it holds n_more[i] others behind the first. `out` has room for 24 n bytes and the
+ * proposals. */
 void ars__replies_encode(size_t n, const uint32_t *ticket, const uint64_t *state, const uint32_t *flags,
-                         const int64_t *sizes, const void *proposals, void *out);
+                         const uint32_t *n_more, const int64_t *sizes, const void *proposals, void *out);
 /* cffi: end */
 
 #endif /* ARS_CFFI_STEPS_H */

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ars import distributions
+from ars import distributions, vectors
 from ars.budget import AutoBudget, Budget, ChosenBudget, Costs
+from ars.checks.findings import CheckReport, Finding
 from ars.config import NetworkConfig, RefineConfig, TrainingConfig
 from ars.distributions import *  # noqa: F403  # its __all__ is the list of distributions
 from ars.errors import (
@@ -50,6 +51,7 @@ from ars.results.advice import Advice
 from ars.results.data_check import DataCheck
 from ars.runtime.limits import Limits
 from ars.simulator import Simulator
+from ars.vectors import *  # noqa: F403
 
 if TYPE_CHECKING:
     from ars.network.facade import Network as Network  # not in __all__: ``import *`` must work without torch
@@ -64,6 +66,7 @@ __all__ = [
     "Budget",
     "ChainError",
     "Chains",
+    "CheckReport",
     "CheckpointError",
     "ChosenBudget",
     "CompileError",
@@ -75,6 +78,7 @@ __all__ = [
     "Failure",
     "Failures",
     "FewTracesWarning",
+    "Finding",
     "HostLostError",
     "KeyFileError",
     "LaunchError",
@@ -110,6 +114,7 @@ __all__ = [
     "get_include",
 ]
 __all__ += distributions.__all__
+__all__ += vectors.__all__
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,29 @@ def value_features(
         doubles(value),
         _floats(out, writable=True),
     )
+    return out
+
+
+PAIR_FEATURES: Final[int] = lib.ARS__PAIR_FEATURES
+
+# Kinds of priors [n], their parameters [n, 4], and the values [n] that were drawn from them.
+DrawnValues: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
+
+
+def pair_features(first: DrawnValues, second: DrawnValues) -> npt.NDArray[np.float32]:
+    """[n, PAIR_FEATURES] of values that were drawn one after the other; 0 where they are no pair."""
+    n = len(second[0])
+    structs, kept = [], []
+    for kind, prior, value in (first, second):
+        if kind.shape != (n,) or prior.shape != (n, 4) or value.shape != (n,):
+            raise ValueError(f"kinds {kind.shape}, priors {prior.shape} and values {value.shape} do not fit {n} pairs")
+        fields = {"kind": _rows(kind)}
+        for name, array in (("prior", prior), ("value", value)):
+            fields[name] = doubles(np.ascontiguousarray(array, np.float64))
+        kept.append(fields)
+        structs.append(ffi.new("struct ars__drawn *", fields))
+    out = np.empty((n, PAIR_FEATURES), np.float32)
+    lib.ars__pair_features(n, *structs, _floats(out, writable=True))
     return out
 
 

@@ -29,6 +29,7 @@ MAX_SITES: Final[int] = lib.ARS_WIRE_MAX_SITES
 MAX_CATEGORIES: Final[int] = lib.ARS_WIRE_MAX_CATEGORIES
 MAX_COMPONENTS: Final[int] = lib.ARS_WIRE_MAX_COMPONENTS
 MAX_TOLD: Final[int] = lib.ARS_WIRE_MAX_TOLD
+MAX_DIMS: Final[int] = lib.ARS_WIRE_MAX_DIMS
 MAX_STEP: Final[int] = lib.ARS_WIRE_MAX_STEP
 MAX_TEXT: Final[int] = lib.ARS_WIRE_TEXT
 NO_SITE: Final[int] = lib.ARS_NO_SITE
@@ -155,7 +156,11 @@ class DistKind(IntEnum):
     MIXTURE = lib.ARS_DIST_MIXTURE
     PRIOR = lib.ARS_DIST_PRIOR
     GIVEN = lib.ARS_DIST_GIVEN
-    vars().update(_codes_after("ARS_DIST_", lib.ARS_DIST_GIVEN))  # kinds that no module names
+    NEGATIVE_BINOMIAL = lib.ARS_DIST_NEGATIVE_BINOMIAL
+    STUDENT_T = lib.ARS_DIST_STUDENT_T
+    MULTIVARIATE_NORMAL = lib.ARS_DIST_MULTIVARIATE_NORMAL
+    DIRICHLET = lib.ARS_DIST_DIRICHLET
+    vars().update(_codes_after("ARS_DIST_", lib.ARS_DIST_DIRICHLET))  # kinds that no module names
 
 
 # The doubles that describe a distribution that a simulator can draw from; a Categorical has at most these many.
@@ -346,6 +351,7 @@ class StepArrays(NamedTuple):
     prior_kind: npt.NDArray[np.uint16]
     prior_begin: npt.NDArray[np.int64]
     prior: npt.NDArray[np.float64]
+    n_more: npt.NDArray[np.uint32]
 
 
 class StepError(ValueError):
@@ -392,6 +398,7 @@ def encode_replies(
     ticket: npt.NDArray[np.uint32],
     state: npt.NDArray[np.uint64],
     flags: npt.NDArray[np.uint32],
+    n_more: npt.NDArray[np.uint32],
     sizes: npt.NDArray[np.int64],
     proposals: bytes,
     out: npt.NDArray[np.uint8],
@@ -399,13 +406,15 @@ def encode_replies(
     """Writes the items of a REPLIES message; out has just the room that they take."""
     n = len(ticket)
     room = n * DTYPES["reply"].itemsize + len(proposals)
-    if not (len(state) == len(flags) == len(sizes) == n and int(sizes.sum()) == len(proposals) and len(out) == room):
+    columns = (state, flags, n_more, sizes)
+    if not ({len(column) for column in columns} == {n} and int(sizes.sum()) == len(proposals) and len(out) == room):
         raise ValueError("the columns of REPLIES do not fit each other")
     lib.ars__replies_encode(
         n,
         ffi.from_buffer("uint32_t[]", ticket),
         ffi.from_buffer("uint64_t[]", state),
         ffi.from_buffer("uint32_t[]", flags),
+        ffi.from_buffer("uint32_t[]", n_more),
         ffi.from_buffer("int64_t[]", sizes),
         proposals,
         ffi.from_buffer(out, require_writable=True),

@@ -5,6 +5,7 @@ A million traces are nine arrays, not a million objects. Nothing here loops over
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -18,6 +19,7 @@ from ars._native import DTYPES, DistKind, SiteKind
 
 __all__ = [
     "HOW",
+    "Axes",
     "Blocks",
     "Columns",
     "Key",
@@ -44,8 +46,11 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 
+Axes: TypeAlias = tuple[int, ...] | None  # of a result; None: it has no shape
+
 # "x", "loop/x" (an address), "x[2]" or ("x", 2): the instance that is third to be drawn in its trace. "v[2]" is the
-# third element of a vector that no trace has twice, "v[1][2]" or ("v", 1, 2) that of the second instance.
+# third element of a vector that no trace has twice, "v[1][2]" or ("v", 1, 2) that of the second instance. "h[2,0]" is
+# an element of a result with two axes.
 Key: TypeAlias = str | tuple[str, int] | tuple[str, int, int]
 
 
@@ -102,7 +107,7 @@ _ITEMS = {
     "traces": "trace",
     "samples": "sample",
     "observes": "values",
-    "results": "values",
+    "results": "result",
     "loops": "loop",
     "failures": "failure",
     "tries": "try",
@@ -264,6 +269,7 @@ def value_starts(columns: Columns) -> ValueStarts:
 
 # ---- names ------------------------------------------------------------------------------------------------------
 
+_ELEMENT = re.compile(r"(?P<name>.+?)(?:\[(?P<instance>\d+)\])?\[(?P<element>\d+(?:,\d+)+)\]")
 _INDEXED = re.compile(r"(?P<name>.+)\[(?P<index>\d+)\]")
 
 
@@ -319,10 +325,13 @@ def values_of(columns: Columns, sites: Sequence[Site], key: Key) -> Floats:
     """The values of a latent, result or observation: a row per trace, NaN where a trace does not have it.
 
     A site that every trace has at most once gives one number per trace, or a row of elements if it is a vector. A site
-    that a trace has more often gives traces x instances, for vectors traces x instances x elements. A key with an
-    index gives that instance alone; see ``Key``. The values of an observation are all that a trace observed under that
+    that a trace has more often gives traces x instances, for vectors traces x instances x elements. A result with a
+    shape has its axes instead of the elements. A key with an index gives that instance alone, or an element; see
+    ``Key``. The values of an observation are all that a trace observed under that
     name, in order.
     """
+    if isinstance(key, str) and (split := _ELEMENT.fullmatch(key)) and not _matches(sites, key):
+        return _element(columns, sites, split)
     site, index = find_site(sites, key)
     if site.kind == SiteKind.OBSERVE:
         if index:
@@ -332,9 +341,9 @@ def values_of(columns: Columns, sites: Sequence[Site], key: Key) -> Floats:
         raise KeyError(f'"{site.address}" is a loop: it has no value; see .loops')
     if site.kind == SiteKind.SAMPLE and len(index) == 1:
         return _sample_values(columns, site.id, index[0])
-    block = Blocks(columns).of(site)
+    block, axes = Blocks(columns).shaped(site)
     if not index:
-        return squeezed(block)
+        return squeezed(block, axes)
     if isinstance(key, str) and len(index) == 1 and block.shape[1] == 1 and block.shape[2] > 1:
         index = (0, *index)  # as the columns of a table are called: "v[2]", not "v[0][2]"
     inside = all(i < size for i, size in zip(index, block.shape[1:], strict=False))
@@ -346,9 +355,25 @@ def values_of(columns: Columns, sites: Sequence[Site], key: Key) -> Floats:
     return part[:, 0] if width == 1 else part[:, :width]
 
 
-def squeezed(block: Floats) -> Floats:
-    """A block without the axis of instances if there is one instance, and without that of elements if there is one."""
-    _, count, width = block.shape
+def _element(columns: Columns, sites: Sequence[Site], split: re.Match[str]) -> Floats:
+    """An element of a result with a shape: "h[2,0]", or "h[3][2,0]" of an instance."""
+    site, _ = find_site(sites, split["name"])
+    block, axes = Blocks(columns).shaped(site) if site.kind == SiteKind.RESULT else (None, None)
+    element = tuple(int(i) for i in split["element"].split(","))
+    if block is None or axes is None or len(axes) != len(element):
+        raise KeyError(f'"{split[0]}": "{site.address}" has no {len(element)} axes')
+    instance = int(split["instance"] or 0)
+    if instance >= block.shape[1] or any(i >= length for i, length in zip(element, axes, strict=True)):
+        return np.full(len(block), np.nan)
+    return block[:, instance, int(np.ravel_multi_index(element, axes))]
+
+
+def squeezed(block: Floats, axes: Axes = None) -> Floats:
+    """A block without the axis of instances if there is one instance, and without that of elements if there is one; or
+    with these axes instead of the elements."""
+    rows, count, width = block.shape
+    if axes is not None:
+        return block.reshape((rows, *axes) if count == 1 else (rows, count, *axes))
     if width == 1:
         return block[:, 0, 0] if count == 1 else block[:, :, 0]
     return block[:, 0] if count == 1 else block
@@ -365,7 +390,15 @@ class Blocks:
         self._many = many
 
     def of(self, site: Site) -> Floats:
-        """All values of one site. A site that no trace has gives one instance of one element."""
+        """All values of one site. A site that no trace has gives one instance of one element. The elements of a result
+        with a shape lie row by row."""
+        return self.shaped(site)[0]
+
+    def shaped(self, site: Site) -> tuple[Floats, Axes]:
+        """The same, and the lengths of its axes, if it is a result with a shape.
+
+        Where the shapes of traces differ, each axis is as long as its longest one, and elements that a trace does not
+        have are NaN. Results with different numbers of axes have no shape: their elements are in a row."""
         column = "samples" if site.kind == SiteKind.SAMPLE else "results"
         index = self._items(column, site.id)
         rows = trace_of(getattr(self._where, column), index)
@@ -374,14 +407,23 @@ class Blocks:
             instances = drawn["instance"].astype(np.int64)
             out = self._blank(instances, 1)
             out[rows, instances, 0] = drawn["value"]
-            return out
+            return out, None
         instances = _rank(rows)
-        sizes = self._columns.results["n"][index].astype(np.int64)
-        out = self._blank(instances, int(sizes.max(initial=1)))
+        n_dims = self._columns.results["n_dims"][index].astype(np.int64)
+        sizes = self._columns.results["n"][index].astype(np.int64) - n_dims
+        starts = self._values.results[index]
         inside = np.arange(int(sizes.sum()), dtype=np.int64) - np.repeat(_starts(sizes)[:-1], sizes)
-        source = np.repeat(self._values.results[index], sizes) + inside
+        source = np.repeat(starts + n_dims, sizes) + inside
+        width, axes = int(sizes.max(initial=1)), None
+        if len(n_dims) and n_dims[0] > 0 and (n_dims == n_dims[0]).all():
+            lengths = self._columns.values[starts[:, None] + np.arange(n_dims[0])].astype(np.int64)
+            axes = tuple(lengths.max(axis=0).tolist())
+            width = math.prod(axes)
+            if not (lengths == axes).all():
+                inside = _padded(inside, lengths, sizes, axes)
+        out = self._blank(instances, width)
         out[np.repeat(rows, sizes), np.repeat(instances, sizes), inside] = self._columns.values[source]
-        return out
+        return out, axes
 
     def _blank(self, instances: Integers, width: int) -> Floats:
         return np.full((len(self._columns.traces), int(instances.max(initial=0)) + 1, width), np.nan)
@@ -410,6 +452,17 @@ class Blocks:
             return np.flatnonzero(getattr(self._columns, column)["site"] == site)
         first, last = np.searchsorted(self._sorted_sites[column], np.array([site, site + 1]))
         return self._by_site[column][first:last]
+
+
+def _padded(inside: Integers, lengths: Integers, sizes: Integers, axes: tuple[int, ...]) -> Integers:
+    """Where elements, numbered row by row in arrays of these lengths, lie in arrays with these longer axes."""
+    left, found, stride = inside.copy(), np.zeros_like(inside), 1
+    for axis in range(len(axes) - 1, -1, -1):
+        length = np.repeat(lengths[:, axis], sizes)
+        found += left % length * stride
+        left //= length
+        stride *= axes[axis]
+    return found
 
 
 def _sample_values(columns: Columns, site: int, instance: int) -> Floats:

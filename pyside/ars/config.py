@@ -27,7 +27,7 @@ CHECKPOINT_EVERY: Final = 120.0  # seconds between two writes of a network that 
 _FINAL_LR: Final = 0.01  # of the rate at its height
 _LARGEST_COUNT: Final = 2**31
 _LARGEST_LAYER: Final = 65536
-_BEFORE: Final = {"series": "flat"}  # networks of versions that did not have these fields
+_BEFORE: Final = {"series": "flat", "pairs": "none"}  # networks of versions that did not have these fields
 
 _Config = TypeVar("_Config", "NetworkConfig", "TrainingConfig", "RefineConfig")
 
@@ -244,6 +244,9 @@ class NetworkConfig:
         Size of what one head reads of a series (default: 32).
     series_heads : int
         Heads that read a series (default: 2).
+    pairs : {"azimuth", "none"}
+        Whether proposals see the azimuth and the length of two values drawn one after the other from priors of about
+        the same width, as those of a vector are that is drawn component by component (default: "azimuth").
 
     Raises
     ------
@@ -272,6 +275,9 @@ class NetworkConfig:
     series: str = _field("auto", Setting("how series are seen", choices=("auto", "flat", "attention")))
     series_dim: int = _count(32, "size of what one head reads of a series", most=_LARGEST_LAYER)
     series_heads: int = _count(2, "heads that read a series", most=64)
+    pairs: str = _field(
+        "azimuth", Setting("what is seen of two draws in a row that may be a vector", choices=("azimuth", "none"))
+    )
 
     def __post_init__(self) -> None:
         _check(self)
@@ -320,6 +326,9 @@ class RefineConfig:
     defensive : float
         Largest share of the prior in each proposal of the refined network, 1e-6 to 0.5 (default: 0.01). A trace of k
         draws loses about k times this share of its effective traces.
+    aim : float
+        How much trainings aim at traces that the proposals draw too rarely, 0 to 1 (default: 0, not at all). Traces
+        count in the loss with this power of the ratio of posterior to proposal, too. Rare large weights become smaller.
     enough : float
         Stop as soon as this share of fresh traces is effective, 0 to 1 (default: 0.9).
     patience : int
@@ -352,6 +361,7 @@ class RefineConfig:
     defensive: float = _field(
         0.01, Setting("largest share of the prior in each refined proposal", 1e-6, 0.5, whole=False)
     )
+    aim: float = _field(0.0, Setting("aim at traces that are proposed too rarely", 0, 1, whole=False))
     enough: float = _field(0.9, Setting("stop when this share of the traces is effective", 0, 1, whole=False))
     patience: int = _count(4, "stop after N rounds without a better one")
     M: int = _count(10, "runs under p per loop entry, in the rounds")

@@ -21,7 +21,7 @@ from ars._parameters import as_array, common_rows, show
 
 __all__ = [
     "Bernoulli", "Beta", "Binomial", "Categorical", "Distribution", "Exponential", "Gamma", "LogNormal", "Mixture",
-    "Normal", "Poisson", "Prior", "ScaledBeta", "TruncatedNormal", "Uniform", "Weibull",
+    "NegativeBinomial", "Normal", "Poisson", "Prior", "ScaledBeta", "StudentT", "TruncatedNormal", "Uniform", "Weibull",
 ]  # fmt: skip
 
 Array = npt.NDArray[np.float64]
@@ -209,6 +209,44 @@ class ScaledBeta(_Scalars):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class NegativeBinomial(_Scalars):
+    """The number of failures before r successes, each of probability p: ``scipy.stats.nbinom(r, p)``.
+
+    r is a positive number, whole or not. The mean, r (1 - p) / p, is at most 1e15.
+    """
+
+    r: npt.ArrayLike
+    p: npt.ArrayLike
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StudentT(_Scalars):
+    """Student's t with df degrees of freedom, moved to loc and stretched by scale."""
+
+    df: npt.ArrayLike
+    loc: npt.ArrayLike
+    scale: npt.ArrayLike
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NormalCoordinate(_Scalars):
+    """A coordinate of a MultivariateNormal, given those before it: the prior of such a latent."""
+
+    mean: npt.ArrayLike
+    std: npt.ArrayLike
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DirichletCoordinate(_Scalars):
+    """A coordinate of a Dirichlet, given those before it: the prior of such a latent."""
+
+    a: npt.ArrayLike
+    b: npt.ArrayLike
+    low: npt.ArrayLike
+    high: npt.ArrayLike
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Categorical(Distribution):
     """0 .. k-1 with probabilities p; p has shape (k,), or (rows, k)."""
 
@@ -331,6 +369,10 @@ REGISTRY: Final[Mapping[type[Distribution], Spec]] = MappingProxyType(
         LogNormal: Spec(DistKind.LOGNORMAL, _always(0, np.inf)),
         TruncatedNormal: Spec(DistKind.TRUNCATED_NORMAL, lambda d: (d.low, d.high)),
         ScaledBeta: Spec(DistKind.SCALED_BETA, lambda d: (d.low, d.high)),
+        NegativeBinomial: Spec(DistKind.NEGATIVE_BINOMIAL, lambda d: (0, np.where(d.p < 1, np.inf, 0))),
+        StudentT: Spec(DistKind.STUDENT_T, _always(-np.inf, np.inf)),
+        NormalCoordinate: Spec(DistKind.MULTIVARIATE_NORMAL, _always(-np.inf, np.inf)),
+        DirichletCoordinate: Spec(DistKind.DIRICHLET, lambda d: (d.low, d.high)),
         Mixture: Spec(DistKind.MIXTURE, _mixture_support),
         Prior: Spec(DistKind.PRIOR, _always(-np.inf, np.inf)),
     }

@@ -297,6 +297,8 @@ class Posterior(Estimates, Traces):
         """The function of each instance and element; NaN where no trace of positive weight has it."""
         values = self[key]
         columns = np.ascontiguousarray(values.reshape(len(values), math.prod(values.shape[1:])).T)
+        if not len(columns):  # an array without elements
+            return np.zeros(values.shape[1:])
         absent = np.isnan(columns[:, log_weights > -np.inf])
         counted = np.flatnonzero(~np.all(absent, axis=1)).tolist() or [0]  # [0]: the function says what is wrong
         found = {i: np.asarray(function(columns[i], log_weights)) for i in counted}

@@ -23,9 +23,13 @@ from ars.arguments import (
     renamed,
     seed_or_random,
 )
+from ars.checks.findings import CheckReport
+from ars.checks.interventions import Influence, influences
+from ars.checks.run import LEAST_TRACES, check_setup
 from ars.config import CHECKPOINT_EVERY, NetworkConfig, RefineConfig, TrainingConfig, chosen
 from ars.continuations import Continuations
 from ars.extras import torch_needed
+from ars.flat_policy import FlatPolicy, policy_of, policy_variable
 from ars.inference.options import AnyBudget, PosteriorOptions
 from ars.inference.posterior import infer
 from ars.mcmc.chains import Chains
@@ -76,6 +80,10 @@ class Simulator:
     continuations : {"auto", "fork", "check"}
         How loops are estimated (default: "auto"): by continuations that run in place and are undone where that is safe,
         and are forked elsewhere; always forked; or both, compared bit for bit. The numbers are the same.
+    flat_policy : mapping, optional
+        Rules for draws without names (``ars_flat``), from patterns to "latent" or "nuisance". A pattern with ``*`` or
+        ``?`` must match the whole address, another one must occur in it. The last rule that matches wins, also over
+        those of the program (default: no rules; a draw without one is a latent).
 
     Raises
     ------
@@ -109,6 +117,7 @@ class Simulator:
         cwd: str | os.PathLike[str] | None = None,
         show_stdout: bool = False,
         continuations: Continuations = "auto",
+        flat_policy: FlatPolicy | None = None,
     ) -> None:
         given = {
             "trace_timeout": trace_timeout,
@@ -120,11 +129,12 @@ class Simulator:
             "max_restarts": max_restarts,
             "startup_timeout": startup_timeout,
         }
+        variables = environment_variables(env)
         setup = Setup(
             command_words(command),
             workers=workers,
             limits=Limits() if limits is None else limits,
-            env=environment_variables(env),
+            env={**variables, **policy_variable(flat_policy, variables)},
             cwd=None if cwd is None else os.fspath(cwd),
             show_stdout=bool(show_stdout),
             continuations=continuations,
@@ -193,6 +203,11 @@ class Simulator:
     def env(self) -> Mapping[str, str]:
         """Environment variables that it gets on top of those of this process."""
         return self._processes.setup.env
+
+    @property
+    def flat_policy(self) -> dict[str, str]:
+        """The rules for draws without names, from patterns to "latent" or "nuisance"."""
+        return policy_of(self._processes.setup.env)
 
     @property
     def cwd(self) -> str | None:
@@ -361,6 +376,48 @@ class Simulator:
         data = observed_arrays(observe)
         drawn = self.prior(traces, seed, progress=progress, on_failure=on_failure).observations
         return check_data(data, {name: drawn[name] for name in drawn}, level=level)
+
+    def check(self, traces: int = 2000, seed: int | None = None) -> CheckReport:
+        """Check that the simulator keeps the promises that its weights rest on (docs/annotating.md).
+
+        Runs the prior three times, with processes of its own: as it is, by a single process in another order, and with
+        a continuation for every loop entry. Draws that a policy makes nuisances are not recorded, so loops of such
+        draws cannot be found.
+
+        Parameters
+        ----------
+        traces : int
+            Traces per run (default: 2,000; at least 100). More find rarer mistakes.
+        seed : int, optional
+            Seed of all runs (default: random). The same seed gives the same report.
+
+        Returns
+        -------
+        CheckReport
+            ``ok``, ``problems`` and ``findings``; printed, it is a readable report.
+
+        Raises
+        ------
+        LaunchError
+            If the simulator does not start.
+        ValueError
+            If ``traces`` is below 100, or the simulator is started elsewhere: it must be started three times.
+
+        Examples
+        --------
+        >>> print(ars.Simulator(["build/csim/marsaglia"]).check(seed=1))  # doctest: +SKIP
+        """
+        count = number_of_traces(traces)
+        if count < LEAST_TRACES:
+            raise ValueError(f"traces must be at least {LEAST_TRACES}, not {count}: fewer show nothing")
+        setup = self._processes.setup
+        if setup.listen is not None:
+            raise ValueError("check starts the simulator itself, several times: use ars.Simulator([...]), not listen")
+        return check_setup(setup, count, seed_or_random(seed))
+
+    def _influences(self, seed: int) -> dict[str, Influence]:
+        """Which latents the data depend on: for ``ars inspect``."""
+        return influences(self._runs, seed)
 
     def mcmc(
         self,

@@ -138,7 +138,7 @@ def check(name: str, frames: Frames, checks: CChecks) -> bool:
 _WORDS = [struct.pack("<I", n) for n in (0, 1, 2, 3, 4, 5, 7, 8, 12, 13, 15, 24, 40, 128, 129, 0x7FFFFFFF, 0xFFFFFFFF)]
 _NUMBERS = [struct.pack("<d", x) for x in (0.0, 1.0, -1.0, 0.5, 1e308, float("inf"), float("-inf"), float("nan"))]
 _NUMBERS += [struct.pack("<Q", n) for n in (1, 5, 6, 8, 2**32, 2**63, 2**64 - 1)]
-_COLUMNS = ("header", "trace", "sample", "values", "values", "loop", None, "failure", "try", "sample")
+_COLUMNS = ("header", "trace", "sample", "values", "result", "loop", None, "failure", "try", "sample")
 _ITEMS = tuple(DTYPES[column].itemsize if column else 8 for column in _COLUMNS)
 
 

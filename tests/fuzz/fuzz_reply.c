@@ -18,12 +18,12 @@
 #include "trace.h"
 #include "wire_check.h"
 
-enum { PRIORS = ARS_DIST_TRUNCATED_NORMAL, MOST_DRAWS = 8 };
+enum { PRIORS = ARS_DIST_TRUNCATED_NORMAL + 2, MOST_DRAWS = 8 };
 
 static struct ars__shm *shm;
 static struct script script;
 static jmp_buf failed;
-static const char *const names[] = {"", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"};
+static const char *const names[] = {"", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14"};
 
 /* ---- in place of what would wait or exit ------------------------------------------------------------------------- */
 
@@ -98,6 +98,10 @@ static ars_dist prior_of(unsigned kind) {
         return ars_weibull(1, 2);
     case ARS_DIST_LOGNORMAL:
         return ars_lognormal(0, 1);
+    case 13:
+        return ars_negative_binomial(3.5, 0.4);
+    case 14:
+        return ars_student_t(3, 1, 2);
     default:
         return ars_truncated_normal(0, 1, -1, INFINITY);
     }
@@ -149,7 +153,9 @@ static void observe(void) {
         memcpy(&o, shm->data + i * sizeof o, sizeof o);
         memcpy(name, shm->data + at, o.name_size);
         at += ARS_WIRE_PAD(o.name_size);
-        const double *values = ars__data_take(name, o.n_values);
+        bool held = false;
+        const double *values = ars__data_take(name, o.n_values, NULL, &held);
+        PROMISE(!held);
         PROMISE((const unsigned char *)values >= shm->data);
         PROMISE((const unsigned char *)(values + o.n_values) <= shm->data + size);
         for (uint32_t k = 0; k < o.n_values; k++) PROMISE(!isinf(values[k]));

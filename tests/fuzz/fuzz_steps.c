@@ -29,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                              .told_value = room(n_told, 8),
                              .prior_kind = room(n, 2),
                              .prior_begin = room(n + 1, 8),
-                             .prior = room(body / 8, 8)};
+                             .prior = room(body / 8, 8),
+                             .n_more = room(n, 4)};
     char text[512];
     uint32_t item = 0;
     bool good = !ars__steps_decode(data, size, h.count, fuzz_kinds, fuzz_dists, sizeof fuzz_kinds, &out, &item, text,
@@ -42,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     void *all[] = {out.begin,      out.ticket,      out.trace,     out.state,         out.site,
                    out.instance,   out.told_begin,  out.told_site, out.told_instance, out.told_value,
-                   out.prior_kind, out.prior_begin, out.prior};
+                   out.prior_kind, out.prior_begin, out.prior,     out.n_more};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     return 0;
 }

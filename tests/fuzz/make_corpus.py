@@ -96,7 +96,7 @@ def whole(number: int, slots: tuple[int, ...] = (), tries: bytes = b"", n_tries:
     head = g.trace(number, n_samples=2, n_observes=1, n_results=1, n_loops=n, n_values=5, n_tries=n_tries)
     samples = g.sample(loop=n - 1) + g.sample(site_id=1, loop=-1, prior=g.UNIFORM, n_params=0)
     loops = b"".join(g.loop(parent=i - 1, tries_q=0, accepted_q=0, runs_p=0, tries_p=0) for i in range(n))
-    rest = g.values(2, 1, -1.5) + g.values(3, 2, 0.0)
+    rest = g.values(2, 1, -1.5) + g.result(3, 2)
     return record(head, samples, rest, loops, slots=slots, tail=struct.pack("<5d", 0.1, 1.0, 2.0, 0.0, 1.0) + tries)
 
 

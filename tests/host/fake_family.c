@@ -268,7 +268,7 @@ static void run_trace(uint32_t w, uint64_t trace) {
     if (planned(trace, "stopzygote")) kill(getppid(), SIGSTOP);
 
     size_t size = sizeof(struct ars__record) + sizeof(struct ars_wire_trace) +
-                  n_steps * sizeof(struct ars_wire_sample) + sizeof(struct ars_wire_values) +
+                  n_steps * sizeof(struct ars_wire_sample) + sizeof(struct ars_wire_result) +
                   n_loops * (sizeof(struct ars_wire_loop) + 4) + n_loops % 2 * 4 + n_values * sizeof(double) +
                   n_tries * sizeof(struct ars_wire_try) + (n_tries > 0) * sizeof(struct ars_wire_sample);
     unsigned char *record = calloc(1, size + sizeof(struct ars_wire_failure)), *at = record;
@@ -311,7 +311,7 @@ static void run_trace(uint32_t w, uint64_t trace) {
         memcpy(at, &s, sizeof s);
         at += sizeof s;
     }
-    struct ars_wire_values v = {.site_id = r, .n = n_values};
+    struct ars_wire_result v = {.site_id = r, .n = n_values};
     memcpy(at, &v, sizeof v);
     at += sizeof v;
     pid_t children[LOOPS];

@@ -23,7 +23,7 @@ def test_hello_carries_token_and_pids(launch: Launch) -> None:
     c = launch(workers="3")
     hello = c.greet()
     low, high, workers, host, zygote, token = struct.unpack_from("<HHIII32s", hello, 24)
-    assert (low, high, workers, token.decode()) == (4, 4, 3, TOKEN)
+    assert (low, high, workers, token.decode()) == (5, 5, 3, TOKEN)
     assert host == c.process.pid
     assert Path(f"/proc/{zygote}").exists()
     assert Path(f"/proc/{host}/comm").read_text().strip().startswith("ars-host")
@@ -72,7 +72,7 @@ def test_bad_settings_are_refused(launch: Launch, setting: dict[str, str], expec
 def test_help_and_version(programs: tuple[Path, Path]) -> None:
     host = str(programs[1])
     assert "--zygote-pid" in subprocess.run([host, "--help"], capture_output=True, text=True, check=True).stdout
-    assert "protocol 4" in subprocess.run([host, "--version"], capture_output=True, text=True, check=True).stdout
+    assert "protocol 5" in subprocess.run([host, "--version"], capture_output=True, text=True, check=True).stdout
     assert subprocess.run([host, "--workers", "0"], capture_output=True).returncode == 2
 
 

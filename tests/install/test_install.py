@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONSUMER = Path(__file__).parent / "consumer"
 COMPILER = {"c": "cc", "cpp": "c++"}
 FORTRAN = shutil.which("gfortran")
+XTENSOR = Path("/usr/include/xtensor/xarray.hpp").exists()
 VARIANTS = list(itertools.product(("cmake", "pkgconfig"), COMPILER, ("shared", "static")))
 
 # The whole module shares one build and one install, and the first test pays for them.
@@ -107,10 +108,15 @@ def test_install_holds_what_it_should_and_nothing_else(prefix: Path) -> None:
     assert stripped - package - (fortran if FORTRAN else set()) == {
         "include/ars.h",
         "include/ars.hpp",
+        *(f"include/ars/{name}" for name in ("clhep.hpp", "flat.h", "gsl.h", "pyprob_cpp.hpp", "pythia8.hpp")),
+        *(f"include/ars/{name}" for name in ("random.hpp", "reject.hpp")),
+        "include/ars/compat/pyprob_cpp/pyprob_cpp.h",
+        "include/ars/detail/pyprob_tensors.hpp",
         "lib/libars.a",
         "lib/libars.so",
         "lib/libars.so.0",
         f"lib/libars.so.{version()}",
+        "lib/pkgconfig/ars-pyprob-cpp.pc",
         "lib/pkgconfig/ars.pc",
         "libexec/ars/ars-host",
     }
@@ -202,3 +208,24 @@ def test_a_fortran_program_finds_the_module(
         prior = simulator.prior(100, seed=1)
     np.testing.assert_allclose(prior["radius"], np.hypot(prior["x"], prior["y"]), rtol=1e-15)
     assert np.max(prior["radius"]) < 1
+
+
+@pytest.mark.skipif(not XTENSOR, reason="no xtensor: Debian's package libxtensor-dev has it")
+@pytest.mark.parametrize("how", ["cmake", "pkgconfig"])
+def test_a_source_for_pyprob_cpp_finds_its_header(
+    how: str, prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if how == "cmake":
+        options = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DWITH_PYPROB=ON"]
+        run("cmake", "-S", CONSUMER, "-B", tmp_path, *generator(), *options)
+        run("cmake", "--build", tmp_path, "--target", "pyprob")
+    else:
+        path = str(next(iter(prefix.glob("**/ars-pyprob-cpp.pc"))).parent)
+        flags = run("pkg-config", "--cflags", "--libs", "ars-pyprob-cpp", PKG_CONFIG_PATH=path).split()
+        libdir = run("pkg-config", "--variable=libdir", "ars", PKG_CONFIG_PATH=path).strip()
+        run("c++", "-std=c++14", CONSUMER / "model.cpp", *flags, f"-Wl,-rpath,{libdir}", "-o", tmp_path / "pyprob")
+    monkeypatch.setenv("ARS_HOST", str(prefix / "libexec" / "ars" / "ars-host"))
+    with ars.Simulator([str(tmp_path / "pyprob")], workers=2) as simulator:
+        prior = simulator.prior(100, seed=1)
+    assert np.array_equal(prior["result"], prior["mu"])
+    assert prior.observations["y"].shape == (100, 2)

@@ -20,6 +20,7 @@ from tests.system.test_readme import block, evidence
 
 ROOT = Path(__file__).resolve().parents[2]
 CONSUMER = Path(__file__).parent / "consumer"
+XTENSOR = Path("/usr/include/xtensor/xarray.hpp").exists()
 HOSTS_LIBRARY = "libzmq.so.5"
 
 # The whole module shares one wheel and one environment, and the first test pays for them.
@@ -115,10 +116,17 @@ def test_the_wheel_has_what_a_compiler_needs_and_no_executable_but_ars_host(whee
     assert {
         "ars/include/ars.h",
         "ars/include/ars.hpp",
+        *(f"ars/include/ars/{name}" for name in ("clhep.hpp", "flat.h", "gsl.h", "pyprob_cpp.hpp", "pythia8.hpp")),
+        *(f"ars/include/ars/{name}" for name in ("random.hpp", "reject.hpp")),
+        "ars/include/ars/compat/pyprob_cpp/pyprob_cpp.h",
+        "ars/include/ars/detail/pyprob_tensors.hpp",
+        "ars/examples/adapters/lifetime_gsl.c",
+        "ars/examples/generators/ncrystal/crystal.c",
         "ars/lib/libars.a",
         "ars/lib/libars.so",
         "ars/lib/libars.so.0",
         "ars/lib/pkgconfig/ars.pc",
+        "ars/lib/pkgconfig/ars-pyprob-cpp.pc",
         "ars/lib/cmake/ars/ars-config.cmake",
         "ars/lib/cmake/ars/ars-config-version.cmake",
         "ars/bin/ars-host",
@@ -194,6 +202,17 @@ def test_cmake_and_pkg_config(environment: Environment, tmp_path: Path) -> None:
         assert printed == first
     code = f"import ars; print(len(ars.Simulator('{tmp_path}/build0/cpp_shared').prior(50, seed=1)))"
     assert run(environment.python, "-c", code).strip() == "50"
+
+
+@pytest.mark.skipif(not XTENSOR, reason="no xtensor: Debian's package libxtensor-dev has it")
+def test_a_source_for_pyprob_cpp(environment: Environment, tmp_path: Path) -> None:
+    """As docs/pyprob-cpp.md has it: ars compile -I$(ars config --pyprob-cpp) model.cpp -o model."""
+    shutil.copy(CONSUMER / "model.cpp", tmp_path)
+    folder = run(environment.ars, "config", "--pyprob-cpp").strip()
+    run(environment.ars, "compile", f"-I{folder}", "model.cpp", "-o", "model", cwd=tmp_path)
+    assert run(tmp_path / "model", ARS_SEED="1") == ""
+    code = f"import ars; print(*ars.Simulator('{tmp_path}/model').prior(50, seed=1))"
+    assert run(environment.python, "-c", code).split() == ["result", "mu"]
 
 
 # ---- the examples ----------------------------------------------------------------------------------------------------

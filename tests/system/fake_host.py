@@ -186,6 +186,6 @@ class FakeHost:
         failures["trace"], failures["kind"] = failed, kinds.get(self.mode, 0)
         failures["detail"], failures["text"] = 11, b"went wrong at x"
         failures["loop"], failures["site"] = 3, 0
-        columns = [traces, samples, observes, np.zeros(0, DTYPES["values"]), loops, np.zeros(0), failures]
+        columns = [traces, samples, observes, np.zeros(0, DTYPES["result"]), loops, np.zeros(0), failures]
         columns += [np.zeros(0, DTYPES["try"]), np.zeros(0, DTYPES["sample"])]
         self.socket.send_multipart([framed(Message.TRACES, b"", len(numbers), run), *(c.tobytes() for c in columns)])

@@ -147,7 +147,6 @@ MISTAKES = {
     "factor_infinite": ("nan", r'ars_factor\("weight"\): the log likelihood is inf'),
     "site_changes": ("site_changed", r'"changing" was Normal before and is Uniform now; a name keeps one kind'),
     "name_empty": ("misuse", r"ars_sample needs a name that is not empty"),
-    "name_null": ("misuse", r"ars_sample needs a name that is not empty"),
     "name_long": ("limit", r'address of "n+" has 1025 bytes, at most 1024'),
     "name_long_in_loop": ("limit", r'address of "n+" has 1027 bytes, at most 1024'),
     "segfault": ("crash", r"signal 11|SIGSEGV|[Ss]egmentation"),

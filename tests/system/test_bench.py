@@ -97,7 +97,9 @@ def test_pages_that_tries_write_to_are_put_back(directory: str) -> None:
 
 def test_draws(directory: str) -> None:
     found = by_metric(list(draws.run(SMALLEST, directory)))
-    assert {m.case["what"] for m in found["draws: ratio"]} == {"uniform draw", "Normal draw", "Marsaglia event"}
+    assert {m.case["what"] for m in found["draws: ratio"]} == {
+        *("uniform draw", "Normal draw", "Marsaglia event", "draw without a name")
+    }
 
 
 def test_train(directory: str) -> None:

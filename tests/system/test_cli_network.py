@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def test_from_training_to_a_posterior(
     assert "mu" in capsys.readouterr().out
     assert main(["inspect", exe, "2", "--network", net, "--traces", "50", "--workers", "2"]) == 0
     out = capsys.readouterr().out
-    assert "mu       NORMAL" in out and out.count("yes") == 1
+    assert "mu       NORMAL" in out and re.search(r"mu +NORMAL .* yes +yes\n", out)
     assert main(["inspect", csim("truncated_normal"), "a", "--network", net, "--traces", "50", "--workers", "2"]) == 1
     assert "does not fit: the network knows 'mu'" in capsys.readouterr().out
 
@@ -81,7 +82,7 @@ def test_recording_and_training_on_it(csim: Callable[[str], str], tmp_path: Path
         (["train", "EXE", "--out", "missing/net"], 1, "cannot be written"),
         (["train", "EXE", "--traces", "100", "--shape", "y=2x2", "--workers", "2"], 1, "does not hold its 1 numbers"),
         (["train", "missing"], 1, "missing"),
-        (["infer", "EXE"], 2, "no data"),
+        (["infer", "EXE"], 1, "no data were given"),
         (["infer", "EXE", "--observe", "y=inf", "--workers", "2"], 2, "infinite"),
         (["infer", "EXE", "--observe", "y=1", "--network", "missing"], 1, "cannot be read"),
         (["infer", "EXE", "--observe-file", "data.txt"], 2, r"must end in .json or .npz"),

@@ -69,7 +69,7 @@ def test_every_call_gives_the_bits_of_c(
         "b": ars.Beta(2.0, 2.0),
         "px": ars.ScaledBeta(1.2, 1.0, -1, 1),
     }
-    observe = {"y": 6.0, "pair": [0.1, 0.2]}
+    observe = {"y": 6.0, "pair": [0.1, 0.2], "two": [2.0, 0.3]}
     posts = []
     for program in programs:
         with started(ars.Simulator([str(program)], workers=2)) as sim:

@@ -95,7 +95,7 @@ def test_the_reason_that_libars_gives_is_reported(fake: Callable[..., Session]) 
 
 
 def test_another_protocol_version_and_another_token(fake: Callable[..., Session]) -> None:
-    with pytest.raises(ProtocolError, match="host speaks protocol versions 98 to 99, this package 4 to 4"):
+    with pytest.raises(ProtocolError, match="host speaks protocol versions 98 to 99, this package 5 to 5"):
         fake("version")
     with pytest.raises(ProtocolError, match="token is not the one"):
         fake("token")

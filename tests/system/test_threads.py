@@ -29,13 +29,21 @@ CALLS = (
     "ars_draw",
     "ars_observe",
     "ars_observe_normals",
+    "ars_observe_value",
+    "ars_observe_vector",
+    "ars_observe_values",
+    "ars_given",
     "ars_factor",
     "ars_result",
     "ars_results",
+    "ars_results_shaped",
     "rs_start",
     "rs_end",
     "ars_reject",
     "ars_next_trace",
+    "ars_flat",
+    "ars_scope_push",
+    "ars_scope_pop",
 )
 HARMLESS_ALONE = ("rs_start", "rs_end", "ars_reject")  # marks do nothing then; this body of ars_reject draws nothing
 

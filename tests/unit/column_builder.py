@@ -90,7 +90,7 @@ def pack(traces: list[Trace]) -> Columns:
             (s.site, s.instance, s.loop, s.kind, len(s.params), s.value, s.log_p, s.log_q) for s in t.samples
         ]
         rows["observes"] += [(site, len(xs), 0.0) for site, xs in t.observes]
-        rows["results"] += [(site, len(xs), 0.0) for site, xs in t.results]
+        rows["results"] += [(site, len(xs), 0, 0) for site, xs in t.results]
         rows["loops"] += [
             (
                 *(loop.site, loop.instance, loop.parent, loop.forks, loop.tries, loop.log_ratio_rejected),
@@ -116,7 +116,7 @@ def pack(traces: list[Trace]) -> Columns:
         "traces": "trace",
         "samples": "sample",
         "observes": "values",
-        "results": "values",
+        "results": "result",
         "loops": "loop",
         "failures": "failure",
         "tries": "try",

@@ -72,16 +72,17 @@ def stepped(network: ProposalNetwork, batch: TraceBatch) -> torch.Tensor:
     """log q [T, B], one step after another."""
     steps, rows = batch.site.shape
     obs, state = network.observe(batch.observation), network.initial_state(rows)
-    before = (torch.full((rows,), -1), torch.zeros(rows).double(), torch.zeros((rows, 4)).double())
+    before = earlier = (torch.full((rows,), -1), torch.zeros(rows).double(), torch.zeros((rows, 4)).double())
     log_q = torch.zeros((steps, rows)).double()
     for t in range(steps):
         assert batch.categories is not None
-        x = network.inputs(obs, batch.site[t], batch.instance[t], batch.prior[t], batch.categories[t], *before)
+        asked = (batch.site[t], batch.instance[t], batch.prior[t], batch.categories[t])
+        x = network.inputs(obs, *asked, *before, earlier)
         out, state = network.advance(x, state)
         here = torch.nonzero(batch.mask[t]).squeeze(-1)
         columns = (batch.site[t, here], batch.prior[t, here], batch.categories[t, here], batch.value[t, here])
         log_q[t, here] = network.log_prob(out[here], *columns)
-        before = (batch.site[t], batch.value[t], batch.prior[t])
+        before, earlier = (batch.site[t], batch.value[t], batch.prior[t]), before
     return log_q
 
 

@@ -36,6 +36,8 @@ PRIORS: dict[DistKind, tuple[float, ...]] = {
     DistKind.WEIBULL: (1, 1.5),
     DistKind.LOGNORMAL: (0, 1),
     DistKind.TRUNCATED_NORMAL: (0, 1, 0, np.inf),
+    DistKind.NEGATIVE_BINOMIAL: (3.5, 0.4),
+    DistKind.STUDENT_T: (4, 1, 2),
 }
 
 
@@ -94,11 +96,11 @@ def step_by_step(network: ProposalNetwork, batch: TraceBatch) -> tuple[torch.Ten
     steps, traces = batch.site.shape
     obs = network.observe(batch.observation)
     state = network.initial_state(traces)
-    before = (torch.full((traces,), -1), torch.zeros(traces).double(), torch.zeros((traces, 4)).double())
+    before = earlier = (torch.full((traces,), -1), torch.zeros(traces).double(), torch.zeros((traces, 4)).double())
     log_q, groups = torch.zeros((steps, traces)).double(), []
     for t in range(steps):
         categories = None if batch.categories is None else batch.categories[t]
-        x = network.inputs(obs, batch.site[t], batch.instance[t], batch.prior[t], categories, *before)
+        x = network.inputs(obs, batch.site[t], batch.instance[t], batch.prior[t], categories, *before, earlier)
         out, state = network.advance(x, state)
         here = torch.nonzero(batch.mask[t]).squeeze(-1)
         log_q[t, here] = network.log_prob(
@@ -109,7 +111,7 @@ def step_by_step(network: ProposalNetwork, batch: TraceBatch) -> tuple[torch.Ten
             batch.value[t, here],
         )
         groups.append(network.propose(out, batch.site[t], batch.prior[t], categories))
-        before = (batch.site[t], batch.value[t], batch.prior[t])
+        before, earlier = (batch.site[t], batch.value[t], batch.prior[t]), before
     return log_q, groups
 
 
@@ -263,7 +265,7 @@ def test_growing_keeps_old_outputs() -> None:
         assert torch.equal(network.log_probs(batch), before)
     network.loss(make_batch(grown, [10, 4], seed=2)).backward()
     assert network.sites.weight.grad is not None
-    assert network.sites.weight.grad.shape == (14, SMALL.site_dim)
+    assert network.sites.weight.grad.shape == (16, SMALL.site_dim)
 
 
 def test_growing_categories_keeps_what_is_known() -> None:

@@ -330,7 +330,8 @@ static void names(void) {
 #define MAKE_3(name) ars_##name(1, 2, 3)
 #define MAKE_4(name) ars_##name(1, 2, 3, 4)
 #define CHECK_PRIOR(CODE, name, count) check_made(MAKE_##count(name), ARS_DIST_##CODE, count);
-#define CHECK_PROPOSAL(CODE, name, count) /* has no constructor */
+#define CHECK_PROPOSAL(CODE, name, count)   /* has no constructor */
+#define CHECK_COORDINATE(CODE, name, count) /* test_dist_vector.c */
 #define CHECK_ROW(CODE, name, label, use, values, ordered, count, ...) CHECK_##use(CODE, name, count)
 
 static void check_made(ars_dist d, unsigned kind, unsigned n) {

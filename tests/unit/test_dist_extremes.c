@@ -47,6 +47,7 @@ static void two_parameters(double a, double b) {
     try_dist(ars_gamma(a, b));
     try_dist(ars_weibull(a, b));
     try_dist(ars_lognormal(a, b));
+    try_dist(ars_negative_binomial(a, b));
     try_dist(ars_binomial(a >= 0 && a < 4e9 ? (unsigned)a : 4000000000u, b));
 }
 
@@ -59,6 +60,12 @@ static void every_family(void) {
         try_dist(ars_categorical(p, 2));
         for (int j = 0; j < N; j++) two_parameters(extremes[i], extremes[j]);
     }
+}
+
+static void every_student_t(void) {
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < N; j++)
+            for (int k = 0; k < N; k++) try_dist(ars_student_t(extremes[i], extremes[j], extremes[k]));
 }
 
 static void every_truncation(void) {
@@ -92,6 +99,7 @@ int main(void) {
     alarm(SECONDS);
     the_whole_range_apart();
     every_family();
+    every_student_t();
     every_truncation();
     printf("%lu sets of parameters drawn from, %lu refused\n", accepted, refused);
     CHECK(accepted > 1000 && refused > 1000);

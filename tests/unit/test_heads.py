@@ -56,6 +56,8 @@ CONTINUOUS = [
     Case(DistKind.TRUNCATED_NORMAL, (0, 1, 40, 41)),
     Case(DistKind.TRUNCATED_NORMAL, (5, 10, 0, 0.1)),
     Case(DistKind.TRUNCATED_NORMAL, (0, 1, -inf, inf)),
+    Case(DistKind.STUDENT_T, (4, -1, 2)),
+    Case(DistKind.STUDENT_T, (200, 1e3, 0.1)),
 ]
 DISCRETE = [
     Case(DistKind.BERNOULLI, (0.3,)),
@@ -69,6 +71,9 @@ DISCRETE = [
     Case(DistKind.BINOMIAL, (1000, 0.02)),
     Case(DistKind.BINOMIAL, (7, 1.0)),
     Case(DistKind.BINOMIAL, (0, 0.5)),
+    Case(DistKind.NEGATIVE_BINOMIAL, (2.5, 0.3)),
+    Case(DistKind.NEGATIVE_BINOMIAL, (60, 0.2)),
+    Case(DistKind.NEGATIVE_BINOMIAL, (3, 1.0)),
 ]
 ALL = CONTINUOUS + DISCRETE
 SETTINGS = HeadSettings(components=10, categories=4, defensive=0.01)
@@ -122,7 +127,7 @@ def density(row: npt.NDArray[np.uint64], x: npt.ArrayLike) -> Array:
 def support(case: Case) -> Array:
     """All whole numbers that can matter."""
     high = {DistKind.POISSON: 1.0, DistKind.BINOMIAL: case.params[0], DistKind.CATEGORICAL: len(case.params) - 1}
-    if case.kind is DistKind.POISSON:
+    if case.kind in (DistKind.POISSON, DistKind.NEGATIVE_BINOMIAL):
         return np.arange(0, 200_000, dtype=np.float64)
     return np.arange(0, high.get(case.kind, 1) + 1, dtype=np.float64)
 
@@ -132,6 +137,7 @@ def test_every_prior_has_a_head() -> None:
     first = {kind for kind in _native.N_PARAMS if kind < DistKind.PRIOR}
     assert first <= set(HEADS) <= set(_native.N_PARAMS)
     assert len(first) == 12
+    assert {DistKind.NEGATIVE_BINOMIAL, DistKind.STUDENT_T} <= set(HEADS)
 
 
 @each
@@ -166,8 +172,18 @@ DERIVATIVES = {
     DistKind.WEIBULL: ((2.0, 1.5), (0.1, 2.0, 7.0, -1.0)),
     DistKind.LOGNORMAL: ((0.5, 0.8), (0.1, 3.0, 0.0)),
     DistKind.TRUNCATED_NORMAL: ((0.5, 2.0, -1.0, 1.5), (-1.0, 0.2, 1.5, 2.0)),
+    DistKind.NEGATIVE_BINOMIAL: ((2.5, 0.3), (0.0, 4.0, 1.5)),
+    DistKind.STUDENT_T: ((3.0, 0.5, 2.0), (-7.0, 0.5, 40.0)),
+    DistKind.MULTIVARIATE_NORMAL: ((0.5, 2.0), (-1.0, 0.5, 3.0)),  # of one coordinate, given those before it
+    DistKind.DIRICHLET: ((2.0, 1.5, 0.0, 0.8), (0.1, 0.4, 0.9)),
 }
-ENDS = {DistKind.UNIFORM: 0, DistKind.SCALED_BETA: 2, DistKind.TRUNCATED_NORMAL: 2}  # parameters with a derivative
+FIRST = {DistKind.BINOMIAL: 1, DistKind.NEGATIVE_BINOMIAL: 1, DistKind.STUDENT_T: 1}  # n, r and df are the prior's
+ENDS = {  # parameters with a derivative
+    DistKind.UNIFORM: 0,
+    DistKind.SCALED_BETA: 2,
+    DistKind.TRUNCATED_NORMAL: 2,
+    DistKind.DIRICHLET: 2,
+}
 
 
 def test_derivatives_are_tested_for_every_component() -> None:
@@ -178,7 +194,7 @@ def test_derivatives_are_tested_for_every_component() -> None:
 def test_a_densitys_derivative_is_that_of_finite_differences(kind: DistKind) -> None:
     params, values = DERIVATIVES[kind]
     x = torch.tensor(values, dtype=torch.float64)
-    first = 1 if kind is DistKind.BINOMIAL else 0  # whose n is a number of trials
+    first = FIRST.get(kind, 0)
     last = ENDS.get(kind, len(params))
     at = torch.zeros((len(x), 1, 4), dtype=torch.float64)
     at[..., : len(params)] = torch.tensor(params, dtype=torch.float64)
@@ -274,6 +290,7 @@ def in_scipy(kind: DistKind, a: float, b: float, c: float, d: float) -> Any:
         DistKind.EXPONENTIAL: lambda: stats.expon(scale=1 / a),
         DistKind.WEIBULL: lambda: stats.weibull_min(b, scale=a),
         DistKind.LOGNORMAL: lambda: stats.lognorm(b, scale=np.exp(a)),
+        DistKind.STUDENT_T: lambda: stats.t(a, b, c),
         DistKind.TRUNCATED_NORMAL: lambda: stats.truncnorm((c - a) / b, (d - a) / b, loc=a, scale=b),
     }[kind]()
 

@@ -46,7 +46,8 @@ MAY_IMPORT = {
         "ars.store",
         "ars.wire",
     },
-    "ars.cli": {"ars", "ars.inference", "ars.mcmc", "ars.results", "ars.store", "ars.toolchain"},
+    "ars.checks": {"ars", "ars.inference", "ars.mcmc", "ars.results", "ars.runtime"},
+    "ars.cli": {"ars", "ars.checks", "ars.inference", "ars.mcmc", "ars.results", "ars.store", "ars.toolchain"},
     "ars_lab": {"ars", "ars.network", "ars.proposers", "ars.store", "ars.toolchain"},
 }
 BELOW = {"ars_lab", "ars.cli"}  # nobody imports these, at any time

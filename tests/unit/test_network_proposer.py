@@ -49,7 +49,7 @@ SITES = SiteTable(
 )
 OBSERVED = {"y": [0.4, -1.0, 0.1, 0.7, -0.2]}
 SHAPES = {"y": (5,)}
-VARIANTS: dict[str, dict[str, str]] = {"plain": {}, "series": {"series": "attention"}}
+VARIANTS: dict[str, dict[str, str]] = {"plain": {}, "series": {"series": "attention"}, "no pairs": {"pairs": "none"}}
 Told = tuple[int, int, float]  # site, instance, value
 Row = tuple[int, int, int, int, Sequence[Told]]  # trace, state, site, instance, told
 
@@ -301,6 +301,7 @@ def served_and_reference(
     obs = network.observe({"y": torch.tensor([OBSERVED["y"]])})
     state, h_c = 0, network.initial_state(1)
     previous = (torch.tensor([-1]), torch.zeros(1, dtype=torch.float64), torch.zeros((1, 4), dtype=torch.float64))
+    earlier = previous
     served, reference = [], []
     for at, (number, instance, value) in enumerate(latents):
         replies = ask(proposer, (0, state, number, instance, latents[at - 1 : at] if at else []))
@@ -311,7 +312,7 @@ def served_and_reference(
         prior, categories = torch.zeros((1, 4), dtype=torch.float64), torch.zeros((1, 3), dtype=torch.float64)
         (categories if kind is DistKind.CATEGORICAL else prior)[0, : len(params)] = torch.tensor(params).double()
         with torch.no_grad():
-            x = network.inputs(obs, site, torch.tensor([instance]), prior, categories, *previous)
+            x = network.inputs(obs, site, torch.tensor([instance]), prior, categories, *previous, earlier)
             out, h_c = network.advance(x, h_c)
             (group,) = network.propose(out, site, prior, categories)
         reference.append(group.params[0, : len(served[-1])].numpy())
@@ -319,7 +320,7 @@ def served_and_reference(
         for layer, (h, c) in enumerate(zip(*h_c, strict=True)):
             for mine, theirs in zip(proposer.pool.layer(layer), (h, c), strict=True):
                 assert mine[slot] == pytest.approx(theirs.numpy(), abs=2e-6)
-        previous = (site, torch.tensor([value], dtype=torch.float64), prior)
+        previous, earlier = (site, torch.tensor([value], dtype=torch.float64), prior), previous
     return served, reference
 
 

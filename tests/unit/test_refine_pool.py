@@ -11,7 +11,7 @@ from scipy import stats
 import ars
 from ars.adaptation import _checked
 from ars.columns import Floats, Integers
-from ars.network.refine.pool import log_mean, pooled_log_weights, tempered
+from ars.network.refine.pool import Pool, log_mean, pooled_log_weights, tempered
 from ars.network.refine.rounds import Validation, named_seed
 
 SEEDS = 300
@@ -78,6 +78,32 @@ def test_one_round_keeps_its_weights() -> None:
     log_weights, log_q = np.array([0.0, -3.0, -np.inf]), np.array([[1.0, 2.0, 3.0]])
     pooled = pooled_log_weights(log_weights, log_q, np.zeros(3, np.int64), np.array([3]))
     np.testing.assert_allclose(pooled, log_weights)
+
+
+def pool_of(log_weights: Floats, log_q: Floats, of: Integers, counts: Integers) -> Pool:
+    pool = Pool()
+    pool.log_weights, pool.log_q, pool.of, pool.counts = log_weights, log_q, of, counts
+    return pool
+
+
+def test_a_training_aims_at_what_its_start_proposes_too_rarely() -> None:
+    """The posterior is twice the proposal for one trace, and half of it for another: by the square roots of these."""
+    log_q = np.log([[0.5, 0.25, 0.25]])
+    pool = pool_of(np.log([1.0, 2.0, 0.5]) + 3.0, log_q, np.zeros(3, np.int64), np.array([3]))
+    r = np.array([1.0, 2.0, 0.5]) * 3 / 3.5
+    assert pool.aimed(0, 0.5) == pytest.approx(pool.pooled() + 0.5 * np.log(r))
+
+
+def test_the_aim_leaves_the_best_proposal_and_weights_of_zero_alone_and_is_limited() -> None:
+    rounds = np.zeros(4, np.int64)
+    best = pool_of(np.full(4, -2.0), np.log([[0.1, 0.2, 0.3, 0.4]]), rounds, np.array([4]))
+    assert best.aimed(0, 0.5) == pytest.approx(best.pooled())
+    odd = pool_of(np.array([0.0, 0.0, 30.0, -np.inf]), np.zeros((1, 4)), rounds, np.array([4]))
+    gain = odd.aimed(0, 0.5)[:3] - odd.pooled()[:3]
+    assert gain == pytest.approx(0.5 * np.array([math.log(0.25), math.log(0.25), math.log(4.0)]), abs=1e-6)
+    assert odd.aimed(0, 0.5)[3] == -np.inf
+    far = pool_of(np.array([0.0, 0.0]), np.array([[0.0, 0.0], [0.0, -50.0]]), np.zeros(2, np.int64), np.array([2, 1]))
+    assert far.aimed(1, 0.5)[1] - far.pooled()[1] == pytest.approx(0.5 * math.log(1000.0))
 
 
 def test_enough_effective_traces_are_not_tempered() -> None:

@@ -95,6 +95,19 @@ def test_thousands_of_sites_fit(tmp_path: Path) -> None:
     assert Posterior.load(tmp_path / "post.nc").sites == tuple(sites)
 
 
+def test_a_file_from_before_results_had_shapes_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such files have a log_p of results, always 0, where n_dims and reserved are now."""
+    post, whole = posterior(), saved._fields
+
+    def older(column: str, array: Any) -> Any:
+        kept = [f for f in whole(column, array) if f[0] not in ("results.n_dims", "results.reserved")]
+        return [*kept, ("results.log_p", np.zeros(len(array)))] if column == "results" else kept
+
+    monkeypatch.setattr(saved, "_fields", older)
+    post.save(tmp_path / "older.nc")
+    assert_same(post, Posterior.load(tmp_path / "older.nc"))
+
+
 @pytest.mark.parametrize("names", [("rewinds", "method", "reason", "detail", "pages", "s_pq_main"), ("s_pq_main",), ()])
 def test_a_file_without_the_newer_fields_is_read(
     names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

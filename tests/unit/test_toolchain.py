@@ -164,7 +164,7 @@ def test_ars_config(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed("--ldflags").split() == [f"-L{package}/lib", f"-Wl,-rpath,{package}/lib"]
     assert printed("--libs", "--static").split() == [f"{package}/lib/libars.a", "-lm"]
     assert printed("--cmakedir", "--version").splitlines() == [ars.get_cmake_dir(), ars.__version__]
-    places = ("prefix", "includedir", "libdir", "cmakedir", "pkgconfigdir", "host", "examples")
+    places = ("prefix", "includedir", "pyprob-cpp", "libdir", "cmakedir", "pkgconfigdir", "host", "examples")
     assert all(Path(printed(f"--{name}").strip()).exists() for name in places)
     everything = printed().splitlines()
     assert [line.split()[0] for line in everything] == ["version", *places, "cflags", "ldflags", "libs"]

@@ -133,7 +133,7 @@ def slow_log_q(network: ProposalNetwork, batcher: Batcher, drawn: Drawn, y: torc
     index = {site.address: i for i, site in enumerate(batcher.vocabulary)}
     obs = network.observe({"y": y})
     state = network.initial_state(1)
-    before = (torch.tensor([-1]), torch.zeros(1).double(), torch.zeros((1, 4)).double())
+    before = earlier = (torch.tensor([-1]), torch.zeros(1).double(), torch.zeros((1, 4)).double())
     for sample in (*drawn.before, drawn.sample):
         site = torch.tensor([index[SITES[sample.site].address]])
         prior, categories = torch.zeros((1, 4)).double(), torch.zeros((1, 3))
@@ -143,9 +143,9 @@ def slow_log_q(network: ProposalNetwork, batcher: Batcher, drawn: Drawn, y: torc
             prior[0, : len(sample.params)] = torch.tensor(sample.params)
         value = torch.tensor([sample.value]).double()
         out, state = network.advance(
-            network.inputs(obs, site, torch.tensor([sample.instance]), prior, categories, *before), state
+            network.inputs(obs, site, torch.tensor([sample.instance]), prior, categories, *before, earlier), state
         )
-        before = (site, value, prior)
+        before, earlier = (site, value, prior), before
     return network.log_prob(out, site, prior, categories, value)[0]
 
 

@@ -72,7 +72,7 @@ def edited(frame: bytes, dtype: str, field: str, value: object, at: int = 0) -> 
         (framed(Message.DONE)[:23], "23 bytes"),
         (framed(Message.DONE, magic=7), "magic 0x00000007"),
         (framed(99), "type 99 is unknown"),
-        (framed(Message.DONE, version=1), "DONE: protocol version 1, we speak 4 to 4"),
+        (framed(Message.DONE, version=1), "DONE: protocol version 1, we speak 5 to 5"),
         (framed(Message.DONE, version=0), "DONE: protocol version 0"),
         (framed(Message.DONE, size=25), "DONE: size 25, but the frame has 24 bytes"),
     ],
@@ -103,7 +103,7 @@ def test_hello_and_welcome() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("version_min", 5, "version_min 5 is above version_max 4"),
+        ("version_min", 6, "version_min 6 is above version_max 5"),
         ("workers", 0, "workers is 0"),
         ("token", 7, "token is not 32 hex digits"),
     ],
@@ -113,10 +113,10 @@ def test_a_wrong_hello_is_refused(field: str, value: int, says: str) -> None:
         wire.decode_hello(edited(wire.encode_hello(HELLO), "hello", field, value))
 
 
-@pytest.mark.parametrize("versions", [(5, 6), (1, 3)])
+@pytest.mark.parametrize("versions", [(6, 7), (1, 4)])
 def test_versions_that_do_not_meet(versions: tuple[int, int]) -> None:
     hello = HELLO._replace(version_min=versions[0], version_max=versions[1])
-    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 4 to 4: rebuild"):
+    with pytest.raises(ProtocolError, match=f"versions {versions[0]} to {versions[1]}, this package 5 to 5: rebuild"):
         wire.choose_version(hello)
 
 
@@ -404,7 +404,9 @@ def test_several_messages_make_one_batch() -> None:
         (steps(step_item(size=9000)), "item 0: an item's size 9000 is not"),
         (steps(step_item(), step_item(1, size=4096)), "item 1: an item of 4096 bytes is cut short to 64"),
         (steps(step_item(), step_item()), "ticket comes twice"),
-        (steps(step_item(reserved=1)), "reserved field is not 0"),
+        (steps(step_item(n_more=256)), "asks for 256 draws more"),
+        (steps(step_item(n_more=1)), "too few for a distribution"),
+        (steps(step_item(prior=NORMAL + NORMAL, n_more=1)), "too few for a stream"),
         (steps(step_item(site=9)), "asked about 9, which is no sample site"),
         (steps(step_item(site=4)), "asked about 4, which is no sample site"),
         (steps(step_item(told=[(2, 0, 1.0)])), "told of 2, which is no sample site"),
@@ -488,7 +490,7 @@ def columns() -> dict[str, Any]:
     samples["log_p"] = [-1.0, -np.inf, -1.0, 0.0]
     observes = np.zeros(2, dtype=DTYPES["values"])
     observes["site"], observes["n"] = 2, 1
-    results = np.zeros(2, dtype=DTYPES["values"])
+    results = np.zeros(2, dtype=DTYPES["result"])
     results["site"], results["n"] = 3, 2
     loops = np.zeros(4, dtype=DTYPES["loop"])
     loops["site"], loops["parent"], loops["tries"] = 4, [-1, 0, -1, 0], 3

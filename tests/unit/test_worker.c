@@ -185,7 +185,7 @@ static void check_record(const unsigned char *at, size_t size, uint64_t trace, b
     CHECK(record.size == size && t.failure == ARS_OK && t.trace == trace);
     const struct ars_wire_sample *samples = (const void *)(at + sizeof record + sizeof t);
     const struct ars_wire_values *observes = (const void *)(samples + t.n_samples);
-    const struct ars_wire_values *results = observes + t.n_observes;
+    const struct ars_wire_result *results = (const void *)(observes + t.n_observes);
     const struct ars_wire_loop *loops = (const void *)(results + t.n_results);
     const uint32_t *slots = (const void *)(loops + t.n_loops);
 

@@ -85,6 +85,16 @@ def _truncated_normal(p: Tensor, v: Tensor) -> Placed:
     return _gauss(2 * (v - middle) / (high - low))
 
 
+def _negative_binomial(p: Tensor, v: Tensor) -> Placed:
+    mean = p[:, 0] * (1 - p[:, 1]) / p[:, 1]
+    return _gauss((v - mean) / torch.sqrt(mean / p[:, 1] + 0.25))
+
+
+def _student_t(p: Tensor, v: Tensor) -> Placed:
+    z = (v - p[:, 1]) / p[:, 2]
+    return z, 0.5 + torch.atan(z) / math.pi
+
+
 _PLACE: Final[Mapping[DistKind, Callable[[Tensor, Tensor], Placed]]] = MappingProxyType(
     {
         DistKind.UNIFORM: _uniform,
@@ -99,6 +109,8 @@ _PLACE: Final[Mapping[DistKind, Callable[[Tensor, Tensor], Placed]]] = MappingPr
         DistKind.WEIBULL: _weibull,
         DistKind.LOGNORMAL: _lognormal,
         DistKind.TRUNCATED_NORMAL: _truncated_normal,
+        DistKind.NEGATIVE_BINOMIAL: _negative_binomial,
+        DistKind.STUDENT_T: _student_t,
     }
 )
 

@@ -24,6 +24,7 @@ COMMANDS = (
     "infer",
     "mcmc",
     "inspect",
+    "check",
     "replay",
     "reproduce",
     "bench",
@@ -147,9 +148,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0 if all went well, 1 if not, 2 for wrong arguments, 3 if a requirement of ``ars infer`` was missed
-        or the chains of ``ars mcmc`` have not mixed, 130 after Ctrl-C, 141 if the reader of stdout went away (and
-        nothing else was wrong).
+        Exit code: 0 if all went well, 1 if not, 2 for wrong arguments, 3 if a requirement of ``ars infer`` was missed,
+        the chains of ``ars mcmc`` have not mixed or ``ars check`` found a problem, 130 after Ctrl-C, 141 if the reader
+        of stdout went away (and nothing else was wrong).
     """
     from ars.cli.streams import BROKEN_PIPE, tolerant_streams
 

@@ -16,6 +16,7 @@ _PLACES = {
     "version": "version of libars",
     "prefix": "folder that holds all of the following",
     "includedir": "folder of ars.h and ars.hpp (ars.get_include() in Python)",
+    "pyprob-cpp": "folder of pyprob_cpp.h, for the -I of sources written for pyprob_cpp",
     "libdir": "folder of libars.so and libars.a",
     "cmakedir": "folder of ars-config.cmake, for -DCMAKE_PREFIX_PATH= or -Dars_DIR= (ars.get_cmake_dir() in Python)",
     "pkgconfigdir": "folder of ars.pc, for PKG_CONFIG_PATH",
@@ -27,7 +28,8 @@ Flags are printed on one line, each other value on a line of its own. Without op
 
   cc sim.c $(ars config --cflags --libs) -o sim
   cmake -S . -B build -DCMAKE_PREFIX_PATH=$(ars config --cmakedir)
-  PKG_CONFIG_PATH=$(ars config --pkgconfigdir) pkg-config --libs ars"""
+  PKG_CONFIG_PATH=$(ars config --pkgconfigdir) pkg-config --libs ars
+  ars compile -I$(ars config --pyprob-cpp) model.cpp -o model    (a source written for pyprob_cpp)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +62,13 @@ def _place(name: str) -> str:
         return find_host(os.environ)
     if name == "prefix":
         return str(needed("lib").parent)
-    folders = {"includedir": "include", "libdir": "lib", "cmakedir": "lib/cmake/ars", "pkgconfigdir": "lib/pkgconfig"}
+    folders = {
+        "includedir": "include",
+        "pyprob-cpp": "include/ars/compat/pyprob_cpp",
+        "libdir": "lib",
+        "cmakedir": "lib/cmake/ars",
+        "pkgconfigdir": "lib/pkgconfig",
+    }
     return str(needed(folders.get(name, name)))
 
 

@@ -125,7 +125,7 @@ def add_data(parser: argparse.ArgumentParser, *, in_loops: bool = True) -> None:
         default=[],
         type=_observed,
         metavar="NAME=X[,X...]",
-        help="data; nan means not observed; may be repeated",
+        help="data; nan means not observed; may be repeated (default: what the program itself holds)",
     )
     parser.add_argument(
         "--observe-file",
@@ -255,15 +255,13 @@ def read_data(arguments: argparse.Namespace) -> dict[str, Any]:
     Raises
     ------
     UsageError
-        If there are no data, or they are not plain numbers.
+        If the data are not plain numbers.
     """
     from ars.arguments import observed_arrays
 
     try:
         data = {} if arguments.observe_file is None else _read_file(arguments.observe_file)
         data.update(_named(arguments.observe, "--observe"))
-        if not data:
-            raise ValueError("no data: use --observe y=0.5 or --observe-file data.json")
         return dict(observed_arrays(data))
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,14 +102,19 @@ def _inspect_simulator(arguments: argparse.Namespace) -> int:
     with Simulator(arguments.command_line, workers=arguments.workers, **limits(arguments)) as sim:
         traces = sim.prior(arguments.traces, seed=arguments.seed, on_failure="zero")
         estimated = _estimate(sim, traces)
+        matters = {address: each.matters for address, each in sim._influences(traces.run.seed).items()}
     print(f"{' '.join(sim.command)}: {len(traces):,} traces")
     if traces.failures:
         print(traces.failures)
-    _show_sites(traces, network, estimated)
+    _show_sites(traces, network, estimated, matters)
+    _show_policy(matters)
     return _compare(network, traces.sites) if network is not None else 0
 
 
-def _show_sites(traces: Traces, network: Network | None, estimated: Loops) -> None:
+_DATA = {True: "yes", False: "no", None: "?"}
+
+
+def _show_sites(traces: Traces, network: Network | None, estimated: Loops, matters: Mapping[str, bool | None]) -> None:
     from ars._native import SiteKind
     from ars.columns import offsets, trace_of
 
@@ -128,15 +134,29 @@ def _show_sites(traces: Traces, network: Network | None, estimated: Loops) -> No
         kind = site.dist.name if site.dist else ""
         if site.kind is SiteKind.SAMPLE:
             known = () if network is None else ("yes" if site.address in network.vocabulary else "no",)
-            rows[site.kind].append((site.address, kind, share, len(index) / n, *known))
+            used = _DATA[matters.get(site.address)]
+            rows[site.kind].append((site.address, kind, share, len(index) / n, used, *known))
         else:
             numbers = float(items["n"][index].sum()) / n
             rows[site.kind].append((site.address, *((kind,) if site.kind is SiteKind.OBSERVE else ()), share, numbers))
     known_head = () if network is None else ("known",)
-    _table("latents", ("address", "prior", "in traces", "per trace", *known_head), rows[SiteKind.SAMPLE])
+    heads = ("address", "prior", "in traces", "per trace", "data depend on it", *known_head)
+    _table("latents", heads, rows[SiteKind.SAMPLE])
     _show_loops(traces, estimated)
     _table("observations", ("name", "distribution", "in traces", "numbers"), rows[SiteKind.OBSERVE])
     _table("results", ("name", "in traces", "numbers"), rows[SiteKind.RESULT])
+
+
+def _show_policy(matters: Mapping[str, bool | None]) -> None:
+    """Which unnamed draws can be nuisances: the data do not depend on them."""
+    from ars.checks.policy import propose_policy
+
+    rules = propose_policy(matters)
+    if not rules:
+        return
+    print("\nproposed policy: the data do not depend on these draws, so the prior may keep them")
+    for rule in rules:
+        print(f"  --nuisance {shlex.quote(rule.pattern)}  ({rule.draws:,} draw{'' if rule.draws == 1 else 's'})")
 
 
 def _estimate(sim: Simulator, traces: Traces) -> Loops:

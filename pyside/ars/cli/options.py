@@ -15,6 +15,7 @@ from ars._native import LIMITS, Limit
 from ars.arguments import LARGEST_SEED, ON_FAILURE, OnFailure
 from ars.config import Setting, setting_of
 from ars.continuations import MODES
+from ars.flat_policy import checked_rule
 
 if TYPE_CHECKING:
     from ars.simulator import Simulator
@@ -121,8 +122,46 @@ def _option_of(limit: Limit) -> dict[str, Any]:
     return {"type": convert, "metavar": placeholder, "help": f"{limit.meaning} (default: {limit.default})"}
 
 
+class _Rule(argparse.Action):
+    """Adds to the rules in the order in which they are given: the last one that matches wins."""
+
+    def __call__(self, _: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *__: object) -> None:
+        rules = dict(getattr(namespace, self.dest) or {})
+        rules.pop(values, None)
+        setattr(namespace, self.dest, rules | {values: str(self.const)})
+
+
+def _pattern(text: str) -> str:
+    try:
+        checked_rule(text, "latent")
+    except (TypeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("flat_policy: ")) from None
+    return text
+
+
+def _add_flat_policy(parser: argparse.ArgumentParser) -> None:
+    """Rules for draws without names; ``limits`` makes an argument of Simulator of them."""
+    group = parser.add_argument_group("draws without names")
+    kinds = {
+        "latent": "draws whose address matches are latents",
+        "nuisance": "draws whose address matches come from the prior and are not recorded",
+    }
+    for policy, meaning in kinds.items():
+        group.add_argument(
+            f"--{policy}",
+            action=_Rule,
+            type=_pattern,
+            dest="flat_policy",
+            const=policy,
+            metavar="PATTERN",
+            help=f"{meaning}: a part of it, or with * and ? all of it; can be repeated, the last match wins "
+            "(default: the program's own rules)",
+        )
+
+
 def add_limits(parser: argparse.ArgumentParser, *, without: str = "") -> None:
     """What the simulator may use; ``limits`` makes Simulator's arguments of it. ``without``: one that has no effect."""
+    _add_flat_policy(parser)
     group = parser.add_argument_group("limits")
     for name in _LIMITS:
         if name != without:
@@ -140,8 +179,9 @@ def add_continuations(parser: argparse.ArgumentParser) -> None:
 
 
 def limits(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The limits, and the mode of continuations, that were given, as arguments of Simulator."""
-    given = {name: getattr(arguments, name, None) for name in (*_LIMITS, "continuations")}
+    """The limits, the mode of continuations and the rules for unnamed draws that were given, as arguments of
+    Simulator."""
+    given = {name: getattr(arguments, name, None) for name in (*_LIMITS, "continuations", "flat_policy")}
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -87,7 +87,7 @@ class Chains:
         """From the traces that chains have been at, and which of them they were at: chains x draws."""
         blocks = Blocks(columns, many=True)
         names = unique_names(sites)
-        values = {name: squeezed(blocks.of(site))[rows] for name, site in names.items()}
+        values = {name: squeezed(*blocks.shaped(site))[rows] for name, site in names.items()}
         addresses = {name: site.address for name, site in names.items()}
         numbers = columns.traces["trace"][rows]
         return cls(values, addresses, trace_numbers=numbers, columns=columns, **more)

@@ -60,7 +60,9 @@ class Runner:
         """Of all runs."""
         return Failures.counted(self._counts, self._examples, self._incidents)
 
-    def run(self, plans: Sequence[Plan], *, asks: bool = True, estimates: bool = True) -> Columns:
+    def run(
+        self, plans: Sequence[Plan], *, asks: bool = True, estimates: bool = True, may_give_up: bool = False
+    ) -> Columns:
         """One trace per plan, in their order.
 
         Parameters
@@ -71,6 +73,8 @@ class Runner:
             Whether the plans say anything but that the prior draws everything (default: True).
         estimates : bool
             Whether loops are estimated (default: True).
+        may_give_up : bool
+            Whether loops may give up (default: False): the ratio of a move does not hold for them.
 
         Returns
         -------
@@ -105,7 +109,8 @@ class Runner:
                     self._examples.append(failure)
         if error := recorder.error():
             raise error
-        _refuse_abandoned(columns, self.sites)
+        if not may_give_up:
+            _refuse_abandoned(columns, self.sites)
         return columns
 
 

@@ -18,6 +18,7 @@ from ars.errors import ArsWarning, ProposalError, SupportWarning
 from ars.outside import outside
 from ars.proposers.hand_states import Drawn, State, StateStore
 from ars.proposers.watchdog import OverTime, Watchdog
+from ars.vectors import MultivariateNormal, VectorDistribution
 from ars.wire import PRIOR, Replies, SiteTable, StepBatch
 
 __all__ = ["Drawn", "HandProposer", "Proposal", "StateStore"]
@@ -52,6 +53,8 @@ class HandProposer:
                 raise TypeError(f"proposals: keys are names of latents, not {key!r}")
             if isinstance(proposal, Distribution):
                 self._fixed[key] = _encode(proposal, 1, f"proposals[{key!r}]")[0]
+            elif isinstance(proposal, VectorDistribution):
+                raise TypeError(f"proposals[{key!r}]: {_per_coordinate(proposal)}")
             elif not callable(proposal):
                 raise TypeError(
                     f"proposals[{key!r}] must be a distribution, such as ars.Normal(0, 1), or a function of the values "
@@ -115,6 +118,8 @@ class HandProposer:
         except Exception as error:
             raise ProposalError(f"{where} raised {type(error).__name__}: {error}") from error
         self._charge(where, time.monotonic() - begin, traces)
+        if isinstance(proposal, VectorDistribution):
+            raise ProposalError(f"{where}: {_per_coordinate(proposal)}")
         if not isinstance(proposal, Distribution):
             raise ProposalError(f"{where} must return a distribution, such as ars.Normal(0, 1), not {proposal!r}")
         return _encode(proposal, len(group), where)
@@ -175,6 +180,14 @@ class HandProposer:
                     ArsWarning,
                     stacklevel=outside(),
                 )
+
+
+def _per_coordinate(proposal: VectorDistribution) -> str:
+    scalar = "ars.Normal" if isinstance(proposal, MultivariateNormal) else "ars.ScaledBeta"
+    return (
+        f"a {type(proposal).__name__} is no proposal: the coordinates of a vector are proposed one by one. Give a "
+        f"function that returns the distribution of the next coordinate, such as an {scalar}, given t"
+    )
 
 
 def _encode(proposal: Distribution, rows: int, where: str) -> list[bytes]:

@@ -22,7 +22,7 @@ import numpy as np
 from ars import diagnostics
 from ars._native import SiteKind
 from ars.arguments import integer
-from ars.columns import Array, Blocks, Columns, Floats, Integers, Site, squeezed
+from ars.columns import Array, Axes, Blocks, Columns, Floats, Integers, Site, squeezed
 
 if TYPE_CHECKING:
     import arviz
@@ -83,12 +83,16 @@ def unique_names(
     return named
 
 
-def titles(name: str, count: int, width: int) -> list[str]:
+def titles(name: str, count: int, width: int, axes: Axes = None) -> list[str]:
     """The names of the columns of a site with so many instances of so many elements, instance by instance.
 
     "x"; "x[3]" for the instances of a number, "v[2]" for the elements of a vector that no trace has twice, and
-    "v[3][2]" for instance and element. All count from 0.
+    "v[3][2]" for instance and element. All count from 0. The elements of a result with a shape have an index per axis,
+    "h[2,0]", or "h[3][2,0]" with the instance.
     """
+    if axes is not None:
+        indices = ["[" + ",".join(map(str, index)) + "]" for index in np.ndindex(*axes)]
+        return [f"{name}[{i}]{index}" if count > 1 else f"{name}{index}" for i in range(count) for index in indices]
     if count > 1 and width > 1:
         return [f"{name}[{i}][{j}]" for i in range(count) for j in range(width)]
     return [f"{name}[{i}]" for i in range(count * width)] if count * width > 1 else [name]
@@ -109,10 +113,10 @@ def value_columns(columns: Columns, sites: Sequence[Site], taken: Collection[str
     found: dict[str, Floats] = {}
     blocks = Blocks(columns, many=True)
     for name, site in unique_names(sites, taken).items():
-        block = blocks.of(site)
+        block, axes = blocks.shaped(site)
         _, count, width = block.shape
         flat = np.ascontiguousarray(block.reshape(len(block), count * width).T)
-        for title, column in zip(titles(name, count, width), flat, strict=True):
+        for title, column in zip(titles(name, count, width, axes), flat, strict=True):
             while title in found or title in taken:  # a site can be called like another one's instance
                 title += "_"
             found[title] = column
@@ -172,16 +176,19 @@ def _variables(post: Traces, taken: Collection[str]) -> Iterator[_Variable]:
     used = {*names, *taken}
     blocks = Blocks(post.columns, many=True)
     for name, site in names.items():
-        block = blocks.of(site)
+        block, axes = blocks.shaped(site)
         _, count, width = block.shape
         dims = []
-        for dim, size in ((f"{name}_instance", count), (f"{name}_dim_0", width)):
-            if size > 1:
+        sizes = [(f"{name}_instance", count > 1)]
+        sizes += [(f"{name}_dim_{i}", True) for i in range(len(axes))] if axes is not None else []
+        sizes += [(f"{name}_dim_0", width > 1)] if axes is None else []
+        for dim, there in sizes:
+            if there:
                 while dim in used:
                     dim += "_"
                 dims.append(dim)
                 used.add(dim)
-        yield _Variable(name, site, tuple(dims), squeezed(block))
+        yield _Variable(name, site, tuple(dims), squeezed(block, axes))
 
 
 def _drawn(post: Posterior, log_weights: Floats, draws: int | None, seed: int) -> tuple[Integers, str]:

@@ -13,6 +13,7 @@ from ars import wire
 from ars.columns import Columns
 from ars.errors import ArsError, ProtocolError, RunInterrupted
 from ars.proposers import Proposer
+from ars.proposers.in_turn import answer
 from ars.runtime.interrupts import Interrupts
 from ars.wire import Done, RunConfig, StepBatch
 
@@ -100,7 +101,7 @@ class Conversation:
             return
         batch = wire.concatenate_steps(steps)
         with interrupts.at_once():
-            replies = self._proposer.step(batch, self._session.sites)
+            replies = answer(self._proposer, batch, self._session.sites)
         self._session._send(wire.encode_replies(batch.ticket, replies, self._session._run))
         self.steps_messages += len(steps)
         self.requests += len(batch.ticket)

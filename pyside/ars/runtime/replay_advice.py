@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ars._native import RunFlag
 from ars.continuations import MODES
 from ars.failures import Failure
+from ars.flat_policy import VARIABLE, policy_options
 from ars.runtime.limits import Limits
 from ars.runtime.setup import Setup
 from ars.wire import RunConfig
@@ -80,7 +81,7 @@ def replay_of(setup: Setup, config: RunConfig, options: Sequence[str] | None, as
     if words is None and not asks:
         words = observe_options(config.observed)
     command = setup.command if setup.listen is None else setup.listen.command
-    words = None if setup.env or setup.cwd else words
+    words = None if set(setup.env) - {VARIABLE} or setup.cwd or words is None else [*words, *policy_options(setup.env)]
     return Replay(posterior, command, setup.limits, words, setup.continuations, _budget_of_second_phase(config))
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ars._native import LIMITS, Limit, RunFlag
 from ars.arguments import first_of
 from ars.continuations import MODES, checked_mode, continuation_flags
+from ars.flat_policy import VARIABLE
 from ars.runtime.limits import Limits, limited
 from ars.runtime.remote import Announce, Listen
 from ars.wire import Listed, RunConfig, Wanted
@@ -60,6 +61,8 @@ class Setup:
             del asked["ARS_MAX_PROCESSES"]
         if self.limits.max_memory is None:
             asked.pop("ARS_MAX_MEMORY", None)
+        if VARIABLE in self.env:
+            wanted[VARIABLE] = self.env[VARIABLE]
         return wanted | asked
 
     # ---- for a start -------------------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ _FORMAT: Final = "ars-posterior"
 _VERSION: Final = 1
 _ABANDONED: Final = ("abandoned", "abandoned_p", "abandoned_q", "abandoned_tries")
 _NEWER: Final = (  # fields that files of earlier versions do not have, the latest first
+    frozenset(("results.n_dims", "results.reserved")),
     frozenset(f"loops.{name}" for name in _ABANDONED),
     frozenset(f"loops.{name}" for name in ("s_pq_main", *_ABANDONED)),
     frozenset(f"loops.{name}" for name in ("rewinds", "method", "reason", "detail", "pages", "s_pq_main", *_ABANDONED)),
@@ -257,7 +258,7 @@ def _columns(source: Path, arrays: Mapping[str, Array]) -> Columns:
         if blank.dtype.names is None:
             found[column] = arrays[column]
             continue
-        stored = {name for name in arrays if name.startswith(f"{column}.")}
+        stored = {name for name in arrays if name.startswith(f"{column}.")} - {"results.log_p"}  # always 0
         known = {f"{column}.{name}" for name in blank.dtype.names}
         if stored not in (known, *(known - newer for newer in _NEWER)):
             raise StorageError(

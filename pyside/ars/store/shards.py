@@ -46,7 +46,7 @@ _ITEMS: Final = {
     "traces": DTYPES["trace"],
     "samples": DTYPES["sample"],
     "observes": DTYPES["values"],
-    "results": DTYPES["values"],
+    "results": DTYPES["result"],
     "loops": DTYPES["loop"],
     "values": np.dtype("<f8"),
     "failures": DTYPES["failure"],

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ars import _native as native
 from ars._native import DTYPES, DistKind, Message
-from ars.wire.frames import HEADER, Array, Bytes, expect, header_bytes, refuse
+from ars.wire.frames import HEADER, Array, Bytes, expect, header_bytes, packed_struct, refuse
 from ars.wire.sites import SiteTable
 
 _STEP = DTYPES["step"]
@@ -20,6 +20,8 @@ _DIST = DTYPES["dist"]
 _REPLY = DTYPES["reply"]
 assert _STEP.fields is not None
 _QUESTION_AT = _STEP.fields["state"][1]  # before it are the size, the ticket and the trace
+
+_DIST_HEADER = packed_struct("dist")
 
 PRIOR: bytes = np.array([(DistKind.PRIOR, 0, 0)], dtype=_DIST).tobytes()
 """The proposal "whatever the prior is", encoded."""
@@ -50,6 +52,7 @@ class StepBatch:
     prior_values: npt.NDArray[np.float64]  # the parameters of the priors
     items: bytes  # as they came
     item_offsets: Array
+    n_more: Array  # draws of the site asked for besides the first, which the other columns are about
 
     def __len__(self) -> int:
         return int(self.ticket.size)
@@ -135,6 +138,7 @@ def decode_steps(frame: Bytes, sites: SiteTable) -> StepBatch:
         found.prior,
         raw,
         found.begin,
+        found.n_more,
     )
 
 
@@ -169,15 +173,18 @@ def concatenate_steps(batches: Sequence[StepBatch]) -> StepBatch:
         joined("prior_values"),
         b"".join(b.items[int(b.item_offsets[0]) : int(b.item_offsets[-1])] for b in batches),
         offsets("item_offsets"),
+        joined("n_more"),
     )
 
 
 class Replies(NamedTuple):
-    """One answer per row of a batch. A proposal is an encoded distribution, or b"" for a row that only tells."""
+    """One answer per row of a batch. A proposal is an encoded distribution, or b"" for a row that only tells; or
+    several, one after another: ``n_more`` says how many besides the first (None: no row has more than one)."""
 
     state: Array
     flags: Array
     proposals: Sequence[bytes]
+    n_more: Array | None = None
 
 
 def encode_replies(ticket: Array, replies: Replies, run: int) -> bytes:
@@ -193,6 +200,7 @@ def encode_replies(ticket: Array, replies: Replies, run: int) -> bytes:
         np.ascontiguousarray(ticket, dtype=np.uint32),
         np.ascontiguousarray(replies.state, dtype=np.uint64),
         np.ascontiguousarray(replies.flags, dtype=np.uint32),
+        np.zeros(len(ticket), np.uint32) if replies.n_more is None else replies.n_more.astype(np.uint32),
         sizes,
         proposals,
         out[HEADER.itemsize :],
@@ -208,17 +216,34 @@ def decode_replies(frame: Bytes) -> tuple[Array, Replies]:
         refuse(kind, "count is 0")
     offsets = _walk(kind, frame, header.count, _REPLY.itemsize)
     items = _gather(frame, offsets[:-1], _REPLY)
-    if items["reserved"].any():
-        refuse(kind, "reserved is not 0")
     if (items["flags"] & ~np.uint32(native.ReplyFlag.ALWAYS_PRIOR)).any():
         refuse(kind, "flags has bits that are unknown")
     if np.unique(items["ticket"]).size != items.size:
         refuse(kind, "a ticket comes twice")
     raw = bytes(frame)
     proposals = [raw[a + _REPLY.itemsize : b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
-    for proposal, flags in zip(proposals, items["flags"].tolist(), strict=True):
-        _check_proposal(proposal, flags)
-    return items["ticket"].copy(), Replies(items["state"].copy(), items["flags"].copy(), proposals)
+    for proposal, flags, more in zip(proposals, items["flags"].tolist(), items["n_more"].tolist(), strict=True):
+        if more and flags:
+            refuse(kind, "several proposals and flags")
+        parts = split_dists(proposal, more + 1) if proposal else [proposal] * (more == 0)
+        if b"".join(parts) != proposal or len(parts) != more + 1:
+            refuse(kind, f"a proposal's n does not fit the size of its reply, or there are not {more + 1} proposals")
+        for part in parts:
+            _check_proposal(part, flags)
+    return items["ticket"].copy(), Replies(
+        items["state"].copy(), items["flags"].copy(), proposals, items["n_more"].copy()
+    )
+
+
+def split_dists(encoded: bytes, count: int) -> list[bytes]:
+    """The first distributions, at most ``count``, of those that follow each other here."""
+    parts: list[bytes] = []
+    at = 0
+    while len(parts) < count and len(encoded) - at >= _DIST.itemsize:
+        size: int = _DIST.itemsize + 8 * _DIST_HEADER.unpack_from(encoded, at)[2]
+        parts.append(encoded[at : at + size])
+        at += size
+    return parts
 
 
 def _check_proposal(proposal: bytes, flags: int) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ars import _native as native
 from ars._native import DTYPES, N_PARAMS, DistKind, FailureKind, ForkReason, LoopMethod, Message, SiteKind
-from ars.columns import Columns
+from ars.columns import Columns, value_starts
 from ars.wire.frames import HEADER, Array, Bytes, expect, refuse
 from ars.wire.run import RunConfig
 from ars.wire.sites import SiteTable
@@ -17,7 +17,7 @@ _MOST_PARAMETERS = np.zeros(max(DistKind) + 1, dtype=np.uint16)
 _MOST_PARAMETERS[list(N_PARAMS)] = list(N_PARAMS.values())
 _LEAST_PARAMETERS = np.where(np.arange(len(_MOST_PARAMETERS)) == DistKind.CATEGORICAL, 1, _MOST_PARAMETERS)
 
-_TRACE_COLUMNS = ("trace", "sample", "values", "values", "loop", None, "failure", "try", "sample")
+_TRACE_COLUMNS = ("trace", "sample", "values", "result", "loop", None, "failure", "try", "sample")
 _COLUMN_NAMES = ("traces", "samples", "observes", "results", "loops", "values", "failures", "tries", "rejected")
 
 
@@ -106,12 +106,33 @@ def _check_items(out: Columns, sites: SiteTable) -> None:
     sites.check(kind, "observes", out.observes["site"], SiteKind.OBSERVE)
     sites.check(kind, "results", out.results["site"], SiteKind.RESULT)
     _log_values("observes", out.observes, "log_p")
-    _log_values("results", out.results, "log_p")
     if np.isnan(out.values).any():
         refuse(kind, "values: a value is NaN")
+    _check_shapes(out)
     n_loops = np.repeat(out.traces["n_loops"].astype(np.int64), out.traces["n_samples"])
     if ((out.samples["loop"] < -1) | (out.samples["loop"] >= n_loops)).any():
         refuse(kind, "samples: loop is not the index of a loop of its trace")
+
+
+def _check_shapes(out: Columns) -> None:
+    kind, results = Message.TRACES, out.results
+    if results["reserved"].any():
+        refuse(kind, "results: reserved is not 0")
+    n_dims = results["n_dims"].astype(np.int64)
+    if ((n_dims > native.MAX_DIMS) | (n_dims > results["n"])).any():
+        refuse(kind, f"results: n_dims is above {native.MAX_DIMS}, or above n")
+    shaped = np.flatnonzero(n_dims)
+    if not shaped.size:
+        return
+    product, starts = np.ones(shaped.size), value_starts(out).results[shaped]
+    for axis in range(int(n_dims.max())):
+        there = axis < n_dims[shaped]
+        length = out.values[np.where(there, starts + axis, 0)]
+        if (there & ~((length >= 0) & (length <= 0xFFFFFFFF) & (length == np.floor(length)))).any():
+            refuse(kind, "results: the length of an axis is not a whole number")
+        product = np.where(there, product * length, product)
+    if (product != results["n"][shaped] - n_dims[shaped]).any():
+        refuse(kind, "results: a result does not have as many numbers as its shape says")
 
 
 def _check_samples(column: str, samples: Array, sites: SiteTable) -> None:

@@ -12,7 +12,7 @@ from ars_lab.bench.results import BenchError, Measurement, measurement
 __all__ = ["SUITE", "run"]
 
 SUITE = "draws"
-_NAMES = {"uniform": "uniform draw", "normal": "Normal draw", "event": "Marsaglia event"}
+_NAMES = {"uniform": "uniform draw", "flat": "draw without a name", "normal": "Normal draw", "event": "Marsaglia event"}
 
 
 def run(effort: Effort, directory: str | None = None) -> Iterator[Measurement]:

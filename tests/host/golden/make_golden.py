@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MAGIC = 0x31535241
-VERSION = 4
+VERSION = 5
 (HELLO, WELCOME, RUN, SITES, STEPS, REPLIES, TRACES, DONE, CANCEL, QUIT, ERROR) = range(1, 12)
 POSTERIOR, PROPOSE_PRIOR, LOOPS_PRIOR, ESTIMATE, RECORD_PRIORS, RECORD_REJECTED, ASK_AHEAD = 1, 2, 4, 8, 16, 32, 64
 REWIND, CHECK, PILOT = 128, 256, 512
@@ -118,7 +118,7 @@ def step(
     *,
     size: int | None = None,
     n_told: int | None = None,
-    reserved: int = 0,
+    n_more: int = 0,
     trace: int = 5,
     state: int = 3,
 ) -> bytes:
@@ -126,15 +126,19 @@ def step(
     body = b"".join(struct.pack("<IId", *entry) for entry in told) + prior
     size = 40 + len(body) if size is None else size
     n_told = len(told) if n_told is None else n_told
-    return struct.pack("<IIQQIIII", size, ticket, trace, state, site_id, 0, n_told, reserved) + body
+    return struct.pack("<IIQQIIII", size, ticket, trace, state, site_id, 0, n_told, n_more) + body
+
+
+def stream(block: int = 24, used: int = 6, reserved: int = 0) -> bytes:
+    return struct.pack("<IIQQII", 0x12345678, 0x9ABCDEF0, 5, block, used, reserved)
 
 
 def steps(*items: bytes, count: int | None = None) -> bytes:
     return frame(STEPS, b"".join(items), len(items) if count is None else count, 1)
 
 
-def reply(ticket: int, proposal: bytes, *, flags: int = 0, size: int | None = None, state: int = 9) -> bytes:
-    return struct.pack("<IIQII", 24 + len(proposal) if size is None else size, ticket, state, flags, 0) + proposal
+def reply(ticket: int, proposal: bytes, *, flags: int = 0, size: int | None = None, n_more: int = 0) -> bytes:
+    return struct.pack("<IIQII", 24 + len(proposal) if size is None else size, ticket, 9, flags, n_more) + proposal
 
 
 def replies(*items: bytes, count: int | None = None, run_number: int = 1) -> bytes:
@@ -162,6 +166,10 @@ def sample(site_id: int = 0, loop: int = 0, prior: int = NORMAL, n_params: int =
 
 def values(site_id: int, n: int, log_p: float) -> bytes:
     return struct.pack("<IId", site_id, n, log_p)
+
+
+def result(site_id: int, n: int, n_dims: int = 0, reserved: int = 0) -> bytes:
+    return struct.pack("<IIII", site_id, n, n_dims, reserved)
 
 
 def loop(
@@ -212,13 +220,28 @@ def good_columns() -> list[bytes]:
         trace(5, n_samples=2, n_observes=1, n_results=1, n_loops=1, n_values=7) + trace(6, failure=1),
         sample() + sample(site_id=1, loop=-1, prior=UNIFORM),
         values(2, 1, -1.5),
-        values(3, 2, 0.0),
+        result(3, 2),
         loop(),
         struct.pack("<7d", 0.1, 1.0, 2.0, 0.0, 1.0, -1.0, 1.0),
         failure(6),
         b"",
         b"",
     ]
+
+
+def shaped_columns(
+    axes: tuple[float, ...] = (2.0, 3.0), elements: int = 6, n_dims: int = 2, reserved: int = 0
+) -> list[bytes]:
+    """A result with a shape, between two without."""
+    n = len(axes) + elements
+    numbers = [0.1, 7.0, *axes, *map(float, range(elements)), 8.0, 9.0, 0.0, 1.0, -1.0, 1.0]
+    columns = good_columns()
+    columns[0] = trace(5, n_samples=2, n_observes=1, n_results=3, n_loops=1, n_values=len(numbers)) + trace(
+        6, failure=1
+    )
+    columns[3] = result(3, 1) + result(3, n, n_dims, reserved) + result(3, 2)
+    columns[5] = struct.pack(f"<{len(numbers)}d", *numbers)
+    return columns
 
 
 def rejected_columns(tries: list[bytes] | None = None, rejected: list[bytes] | None = None) -> list[bytes]:
@@ -271,6 +294,18 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
     yield "sites", [sites(*GOOD_SITES)]
     yield "steps", [steps(step(17, 0, prior), step(18, 1, dist(UNIFORM, -1.0, 1.0), [(0, 0, 0.5), (0, 1, -0.5)]))]
     yield "steps_tell_only", [steps(step(19, NO_SITE, b"", [(0, i, float(i)) for i in range(128)]))]
+    three = prior + dist(NORMAL, 1.0, 2.0) + dist(NORMAL, -1.0, 0.5)
+    yield (
+        "steps_vector",
+        [
+            steps(
+                step(17, 0, three + stream(), [(0, 0, 0.5)], n_more=2),
+                step(18, 0, prior),
+                step(19, 0, prior + prior + stream(block=0, used=32), n_more=1),
+            )
+        ],
+    )
+    yield "replies_vector", [replies(reply(17, three, n_more=2), reply(18, prior), reply(19, dist(GIVEN, 0.5)))]
     yield (
         "replies",
         [
@@ -287,6 +322,8 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
     )
     yield "traces", traces(good_columns())
     yield "traces_rejected", traces(rejected_columns())
+    yield "traces_shaped", traces(shaped_columns())
+    yield "traces_shaped_empty", traces(shaped_columns((0.0, 5.0, 2.0), 0, 3))
     yield "done", [frame(DONE, struct.pack("<6Q", 100, 16, 0, 2, 5, 8), run=1)]
     yield "cancel", [frame(CANCEL, run=1)]
     yield "quit", [frame(QUIT)]
@@ -297,7 +334,7 @@ def valid() -> Iterator[tuple[str, list[bytes]]]:
 
 def broken_frames() -> Iterator[tuple[str, str, bytes]]:
     yield "bad_magic", "magic", frame(QUIT, magic=0x32535241)
-    yield "bad_version", "version 5 outside HELLO, WELCOME and ERROR", frame(QUIT, version=5)
+    yield "bad_version", "version 4 outside HELLO, WELCOME and ERROR", frame(QUIT, version=4)
     yield "bad_version_older", "version 3 outside HELLO, WELCOME and ERROR", frame(QUIT, version=3)
     yield "bad_type", "type 12", frame(12)
     yield "short_header", "fewer bytes than a header", frame(QUIT)[:23]
@@ -423,7 +460,18 @@ def broken_steps() -> Iterator[tuple[str, str, bytes]]:
     yield "steps_no_prior", "a request without its prior", steps(step(1, 0, b""))
     yield "steps_tell_only_with_prior", "a prior in a request that only tells", steps(step(1, NO_SITE, prior))
     yield "steps_dist_overflow", "a prior's n runs past the item", steps(step(1, 0, dist(NORMAL, 0.0, 1.0, n=2**31)))
-    yield "steps_reserved", "reserved is not 0", steps(step(1, 0, prior, reserved=1))
+    yield "steps_more_without_stream", "two priors without a stream", steps(step(1, 0, prior + prior, n_more=1))
+    yield "steps_more_priors_missing", "3 draws, 2 priors", steps(step(1, 0, prior + prior + stream(), n_more=2))
+    yield "steps_more_tell_only", "tells, and asks for more", steps(step(1, NO_SITE, b"", n_more=1))
+    other = dist(UNIFORM, 0.0, 1.0)
+    yield "steps_more_other_dist", "priors of two kinds", steps(step(1, 0, prior + other + stream(), n_more=1))
+    yield "steps_more_too_many", "257 draws", steps(step(1, 0, prior * 257 + stream(), n_more=256))
+    odd, long, early = stream(used=7), stream(used=34), stream(block=0, used=2)
+    yield "steps_stream_odd", "an odd number of words used", steps(step(1, 0, prior + prior + odd, n_more=1))
+    yield "steps_stream_long", "more words used than there are", steps(step(1, 0, prior + prior + long, n_more=1))
+    yield "steps_stream_early", "words of no block", steps(step(1, 0, prior + prior + early, n_more=1))
+    kept = stream(reserved=1)
+    yield "steps_stream_reserved", "reserved is not 0", steps(step(1, 0, prior + prior + kept, n_more=1))
 
 
 def broken_replies() -> Iterator[tuple[str, str, bytes]]:
@@ -450,6 +498,10 @@ def broken_replies() -> Iterator[tuple[str, str, bytes]]:
     yield "replies_mixture_negative", "a negative weight", replies(reply(1, dist(MIXTURE, *negative)))
     yield "replies_categories_too_many", "513 categories", replies(reply(1, dist(CATEGORICAL, *([1 / 513] * 513))))
     yield "replies_categories_none", "0 categories", replies(reply(1, dist(CATEGORICAL)))
+    yield "replies_more_missing", "3 proposals, 2 there", replies(reply(1, normal + normal, n_more=2))
+    yield "replies_more_flags", "several, and ALWAYS_PRIOR", replies(reply(1, dist(PRIOR) * 2, flags=1, n_more=1))
+    yield "replies_more_uncounted", "2 proposals, 1 counted", replies(reply(1, normal + normal))
+    yield "replies_more_than_none", "more proposals than none", replies(reply(1, b"", n_more=1))
     yield "replies_size_past_end", "an item runs past the frame", replies(reply(1, normal, size=80))
     yield "replies_count_too_small", "bytes after the last item", replies(reply(1, normal), reply(2, normal), count=1)
 
@@ -524,6 +576,13 @@ def broken_traces() -> Iterator[tuple[str, str, list[bytes]]]:
     yield "traces_loop_reason", "reason 12", traces(changed(4, loop(reason=12)))
     yield "traces_values", "values that belong to nobody", traces(changed(2, values(2, 0, 0.0)))
     yield "traces_value_nan", "a value is NaN", traces(changed(5, struct.pack("<7d", *[NAN] * 7)))
+    yield "traces_result_axes", "more axes than numbers", traces(shaped_columns((), 1, 2))
+    yield "traces_result_axes_many", "33 axes", traces(shaped_columns((1.0,) * 33, 1, 33))
+    yield "traces_result_shape", "6 elements of a shape of 8", traces(shaped_columns((2.0, 4.0)))
+    yield "traces_result_fraction", "an axis of length 1.5", traces(shaped_columns((4.0, 1.5)))
+    yield "traces_result_negative", "axes of negative lengths", traces(shaped_columns((-2.0, -3.0)))
+    yield "traces_result_infinite", "an axis of infinite length", traces(shaped_columns((INF, 3.0)))
+    yield "traces_result_reserved", "reserved is not 0", traces(shaped_columns(reserved=1))
     yield from broken_tries()
     likely = trace(5, n_samples=2, n_observes=1, n_results=1, n_loops=1, n_values=7, log_likelihood=INF)
     yield "traces_infinite_likelihood", "a log likelihood of +inf", traces(changed(0, likely + trace(6, failure=1)))

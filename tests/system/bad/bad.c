@@ -201,9 +201,6 @@ static void observe_changes(void) {
 static void name_empty(void) {
     uniform("");
 }
-static void name_null(void) {
-    uniform(NULL);
-}
 static void name_of(size_t size) {
     char *name = malloc(size + 1);
     memset(name, 'n', size);
@@ -295,7 +292,6 @@ static const struct mistake mistakes[] = {M(left_nothing_after),
                                           M(site_changes),
                                           M(observe_changes),
                                           M(name_empty),
-                                          M(name_null),
                                           M(name_long),
                                           M(name_fits),
                                           M(name_long_in_loop),

@@ -15,16 +15,26 @@ static bool body(void *context) {
 
 static void *make_call(void *nothing) {
     double one = 1, two[2];
+    size_t size;
+    const ars_dist standard = ars_normal(0, 1);
     if (!strcmp(call, "ars_sample")) ars_sample("stray", ars_normal(0, 1));
     if (!strcmp(call, "ars_draw")) ars_draw(ars_uniform(0, 1));
     if (!strcmp(call, "ars_observe")) ars_observe("y", ars_normal(0, 1));
     if (!strcmp(call, "ars_observe_normals")) ars_observe_normals("y", &one, &one, 1, two);
+    if (!strcmp(call, "ars_observe_value")) ars_observe_value("y", ars_normal(0, 1), 1);
+    if (!strcmp(call, "ars_observe_vector")) ars_observe_vector("y", &standard, 1, two);
+    if (!strcmp(call, "ars_observe_values")) ars_observe_values("y", &standard, 1, &one, two);
+    if (!strcmp(call, "ars_given")) ars_given("y", &size);
     if (!strcmp(call, "ars_factor")) ars_factor("stray", -1);
     if (!strcmp(call, "ars_result")) ars_result("stray", 1);
     if (!strcmp(call, "ars_results")) ars_results("stray", &one, 1);
+    if (!strcmp(call, "ars_results_shaped")) ars_results_shaped("stray", &one, NULL, 0);
     if (!strcmp(call, "rs_start")) rs_start("stray");
     if (!strcmp(call, "rs_end")) rs_end();
     if (!strcmp(call, "ars_reject")) ars_reject_named("stray", body, NULL);
+    if (!strcmp(call, "ars_flat")) ars_flat();
+    if (!strcmp(call, "ars_scope_push")) ars_scope_push("stray");
+    if (!strcmp(call, "ars_scope_pop")) ars_scope_pop();
     if (!strcmp(call, "ars_next_trace")) ars_next_trace();
     return nothing;
 }

@@ -21,6 +21,7 @@ from ars.network.model.attention import SeriesReaders, series_of
 from ars.network.model.embeddings import ObservationEncoder
 from ars.network.model.heads import HEADS, HeadSettings, Proposal
 from ars.network.model.inputs import Inputs, distinct
+from ars.network.model.layers import FamilyHead, PairLayers
 from ars.network.model.proposals import prior_log_probs
 from ars.network.model.recurrence import run_lstm, run_lstm_on_trees
 from ars.network.model.trace_batch import Batch, TraceBatch, TreeBatch
@@ -30,9 +31,9 @@ __all__ = ["Group", "Growth", "ProposalNetwork", "State"]
 
 State = tuple[Tensor, Tensor]  # h and c, each [depth, n, lstm_dim]
 _Asked = tuple[Tensor, Tensor, Tensor, Tensor | None]  # site, instance [n], prior [n, 4], categories [n, C]
+_Latents = tuple[Tensor, Tensor, Tensor]  # site [n], -1: none; value [n], prior [n, 4]
 
 _SITE_SCALE: Final = 0.5
-_LAST_LAYER_SCALE: Final = 0.1  # so that an untrained network proposes nearly the prior
 
 
 class Group(NamedTuple):
@@ -59,22 +60,6 @@ def _seeded(*parts: object) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(zlib.crc32(repr(parts).encode()))
         yield
-
-
-class FamilyHead(nn.Module):
-    """From the LSTM to the raw numbers of one family: one hidden layer."""
-
-    def __init__(self, inputs: int, hidden: int, bias: Tensor) -> None:
-        super().__init__()
-        self.hidden = nn.Linear(inputs, hidden)
-        self.last = nn.Linear(hidden, len(bias))
-        with torch.no_grad():
-            self.last.weight.mul_(_LAST_LAYER_SCALE)
-            self.last.bias.copy_(bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        raw: Tensor = self.last(nn.functional.silu(self.hidden(x)))
-        return raw
 
 
 class ProposalNetwork(nn.Module):
@@ -116,6 +101,8 @@ class ProposalNetwork(nn.Module):
                 nn.SiLU(),
             )
             self.lstm = nn.LSTM(self.input_dim, c.lstm_dim, c.lstm_depth)
+        with _seeded(seed, "pairs"):
+            self.pairs = PairLayers(c.value_dim) if c.pairs == "azimuth" else None
         with torch.no_grad():
             self.sites.weight.zero_()
             self.categories.weight.zero_()
@@ -263,11 +250,13 @@ class ProposalNetwork(nn.Module):
         previous_site: Tensor,
         previous_value: Tensor,
         previous_prior: Tensor,
+        earlier: _Latents,
     ) -> Tensor:
         """The input of the LSTM, [*, I]: from obs [*, E + tokens] or one row of it, site, instance [*], prior [*, 4],
         categories [*, C] or None.
 
-        The latent drawn before is previous_site [*] (-1 at the start), previous_value [*], previous_prior [*, 4].
+        The latent drawn before is previous_site [*] (-1 at the start), previous_value [*], previous_prior [*, 4]; the
+        one before that is ``earlier``, likewise.
         """
         shape = site.shape
         rows = site.numel()
@@ -277,7 +266,7 @@ class ProposalNetwork(nn.Module):
         parts = [
             self.seen_of(every, torch.arange(rows, device=obs.device), site.reshape(-1), instance.reshape(-1)),
             self._question(site.reshape(-1), instance.reshape(-1), prior.reshape(-1, 4), categories),
-            self._value(previous_site.reshape(-1), previous_value.reshape(-1), previous_prior.reshape(-1, 4)),
+            self._value(_flat(previous_site, previous_value, previous_prior), _flat(*earlier)),
         ]
         return torch.cat(parts, dim=-1).reshape(*shape, -1)
 
@@ -291,19 +280,24 @@ class ProposalNetwork(nn.Module):
         ]
         return torch.cat(parts, dim=-1)
 
-    def _value(self, site: Tensor, value: Tensor, prior: Tensor) -> Tensor:
-        """What a step sees of the latent drawn before, [n, V]."""
+    def _value(self, before: _Latents, earlier: _Latents | None) -> Tensor:
+        """What a step sees of the latents drawn before, and of the pairs that they make with earlier ones, [n, V]."""
+        site, value, prior = before
         kind = self.kinds[site + 1]
         seen = features.value_features(kind, prior, value)
         category = self._category_rows(kind, value)
         described = torch.cat([seen, self.categories(category), self.sites(site + 1)], dim=-1)
-        return torch.cat([seen, self.value(described)], dim=-1)
+        if self.pairs is None or earlier is None:
+            return torch.cat([seen, self.value(described)], dim=-1)
+        pair = features.pair_features((self.kinds[earlier[0] + 1], earlier[2], earlier[1]), (kind, prior, value))
+        hidden = self.value[0](described) + self.pairs.hidden(pair)
+        return torch.cat([seen, self.value[1:](hidden) + self.pairs.last(pair)], dim=-1)
 
     def _start(self) -> Tensor:
         """The same where nothing was drawn before, [1, V]."""
         device = self.kinds.device
         nothing = torch.zeros(1, dtype=torch.float64, device=device)
-        return self._value(torch.full((1,), -1, device=device), nothing, nothing.expand(1, 4))
+        return self._value((torch.full((1,), -1, device=device), nothing, nothing.expand(1, 4)), None)
 
     def _category_rows(self, kind: Tensor, value: Tensor) -> Tensor:
         """The row of a category's embedding; 0 for what is not a category, or one never seen."""
@@ -380,13 +374,14 @@ class ProposalNetwork(nn.Module):
         """log q of every latent, float64: [T, B] for a TraceBatch, 0 where padded; [N] for a TreeBatch."""
         return self._tree_log_probs(batch) if isinstance(batch, TreeBatch) else self._trace_log_probs(batch)
 
-    def _inputs(self, obs: Tensor, asked: _Asked, before: tuple[Tensor, Tensor, Tensor]) -> Inputs:
-        """For N latents, those that begin a trace first; ``before``: the sites, values and priors before the others."""
+    def _inputs(self, obs: Tensor, asked: _Asked, before: _Latents, earlier: _Latents) -> Inputs:
+        """For N latents, those that begin a trace first; ``before``: the latents before the others, ``earlier``: those
+        before these."""
         which, question = distinct(*(column for column in asked if column is not None))
         site, instance, prior, categories = asked
         categories = None if categories is None else categories[which]
         questions = self._question(site[which], instance[which], prior[which], categories)
-        return Inputs(obs, questions, question, self._start(), self._value(*before))
+        return Inputs(obs, questions, question, self._start(), self._value(before, earlier))
 
     def _tree_log_probs(self, batch: TreeBatch) -> Tensor:
         if not len(batch.site):
@@ -396,7 +391,8 @@ class ProposalNetwork(nn.Module):
         obs = self.observe(batch.observation).expand(batch.traces, -1)
         obs = self.seen_of(obs, batch.trace, site, batch.instance)
         asked = (site, batch.instance, prior, categories)
-        x = self._inputs(obs, asked, (site[before], value[before], prior[before]))
+        drawn = (site, value, prior)
+        x = self._inputs(obs, asked, _latents(drawn, before), _latents(drawn, batch.previous[before]))
         h = run_lstm_on_trees(self.lstm, x.product, batch.levels, batch.previous)
         return self.log_prob(torch.cat([h, x.whole()], dim=-1), site, prior, categories, value)
 
@@ -411,7 +407,8 @@ class ProposalNetwork(nn.Module):
         instance = batch.instance.reshape(-1)[at]
         obs = self.seen_of(self.observe(batch.observation).expand(traces, -1), at % traces, site[at], instance)
         asked = (site[at], instance, prior[at], categories)
-        x = self._inputs(obs, asked, (site[before], value[before], prior[before]))
+        drawn = (site, value, prior)
+        x = self._inputs(obs, asked, _latents(drawn, before), _latents(drawn, before - traces))
         h = run_lstm(self.lstm, x.product, levels)
         log_q = self.log_prob(torch.cat([h, x.whole()], dim=-1), site[at], prior[at], categories, value[at])
         return log_q.new_zeros(steps * traces).index_copy(0, at, log_q).reshape(steps, traces)
@@ -427,6 +424,17 @@ class ProposalNetwork(nn.Module):
         if self.training:
             self.learn_scales(batch.observation)
         return self.minus_log_q(batch) / batch.traces
+
+
+def _flat(site: Tensor, value: Tensor, prior: Tensor) -> _Latents:
+    return site.reshape(-1), value.reshape(-1), prior.reshape(-1, 4)
+
+
+def _latents(drawn: _Latents, rows: Tensor) -> _Latents:
+    """These rows of the latents of a batch; a row below 0 is none."""
+    site, value, prior = drawn
+    some = rows.clamp(min=0)
+    return torch.where(rows >= 0, site[some], -1), value[some], prior[some]
 
 
 def _append(table: nn.Embedding, rows: list[Tensor]) -> None:

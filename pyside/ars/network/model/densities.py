@@ -1,7 +1,8 @@
 """Log densities that can be differentiated: the value is that of the C code, the derivative is written out here.
 
 So what is trained has the digits that weights are computed with. Parameters have derivatives; values have none, nor
-have the ends of an interval, which are the prior's. Outside the support the log density is -inf and its derivative 0.
+have parameters that are always the prior's: the ends of an interval, the n of a Binomial, r, and df. Outside the
+support the log density is -inf and its derivative 0.
 """
 
 from __future__ import annotations
@@ -136,6 +137,19 @@ def _truncated_normal(p: Tensor, x: Tensor) -> Columns:
     return of_mean, of_std
 
 
+def _negative_binomial(p: Tensor, x: Tensor) -> Columns:
+    r, share = p[..., 0], p[..., 1]
+    failures = torch.where(x == 0, 0.0, x / _positive(1 - share))
+    return torch.zeros_like(r), r / share - failures
+
+
+def _student_t(p: Tensor, x: Tensor) -> Columns:
+    df, loc, scale = p[..., 0], p[..., 1], p[..., 2]
+    z = torch.clamp((x - loc) / scale, -1e150, 1e150)  # its square is finite
+    pull = (df + 1) * z / (df + z * z)
+    return torch.zeros_like(df), pull / scale, (pull * z - 1) / scale
+
+
 # Of every kind that can be a component of a Mixture that we propose.
 _DERIVATIVE: Final[Mapping[DistKind, Callable[[Tensor, Tensor], Columns]]] = MappingProxyType(
     {
@@ -150,5 +164,9 @@ _DERIVATIVE: Final[Mapping[DistKind, Callable[[Tensor, Tensor], Columns]]] = Map
         DistKind.LOGNORMAL: _lognormal,
         DistKind.TRUNCATED_NORMAL: _truncated_normal,
         DistKind.SCALED_BETA: _scaled_beta,
+        DistKind.NEGATIVE_BINOMIAL: _negative_binomial,
+        DistKind.STUDENT_T: _student_t,
+        DistKind.MULTIVARIATE_NORMAL: _normal,
+        DistKind.DIRICHLET: _scaled_beta,
     }
 )

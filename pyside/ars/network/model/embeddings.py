@@ -224,9 +224,10 @@ class ObservationEncoder(nn.Module):
     def checked(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The observations that the network knows, in their shapes; a flat vector is put into its shape."""
         if set(observation) != set(self.shapes):
+            absent = [name for name in self.shapes if name not in observation]
             raise ObservationShapeError(
                 f"the network was made for the observations {_listed(self.shapes)}, but {_listed(observation)} were "
-                "given"
+                f"given{_held(absent[0]) if absent else ''}"
             )
         out: dict[str, Tensor] = {}
         for name, shape in self.shapes.items():
@@ -279,6 +280,13 @@ class ObservationEncoder(nn.Module):
             return torch.zeros((1, self.outputs))  # the same for every trace
         out: Tensor = self.join(torch.cat(parts, dim=-1)) if self.join is not None else parts[0]
         return out
+
+
+def _held(name: str) -> str:
+    return (
+        f". If the program itself holds the value of {name!r} (ars_observe_value), give it as well, "
+        f"observe={{{name!r}: ...}}: the network needs it before the first draw"
+    )
 
 
 def _listed(names: Mapping[str, object]) -> str:

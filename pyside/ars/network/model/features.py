@@ -1,22 +1,24 @@
 """What the network sees of a value, a prior and an instance: numbers of order one, whatever their units.
 
 A value is measured by its own prior: z is its distance from the middle in units of the spread, u its place in (0, 1).
-Smooth functions of both, some of them fast, let the next proposal depend on a value sharply.
+Smooth functions of both, some of them fast, let the next proposal depend on a value sharply. Two values drawn one after
+the other, from priors of about the same width, may be components of a vector: its azimuth and length are features too.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import torch
 from torch import Tensor
 
 from ars import _kernels as kernels
-from ars._kernels import VALUE_FEATURES
+from ars._kernels import PAIR_FEATURES, VALUE_FEATURES
 
-__all__ = ["INSTANCE_FEATURES", "PRIOR_FEATURES", "VALUE_FEATURES", "instance_features", "prior_features",
-           "value_features"]  # fmt: skip
+__all__ = ["INSTANCE_FEATURES", "PAIR_FEATURES", "PRIOR_FEATURES", "VALUE_FEATURES", "instance_features",
+           "pair_features", "prior_features", "value_features"]  # fmt: skip
 
 PRIOR_FEATURES: Final = 8
 _PERIODS: Final = (2.0, 4.0, 8.0, 16.0)
@@ -28,6 +30,16 @@ def value_features(kind: Tensor, prior: Tensor, value: Tensor) -> Tensor:
     columns = (kind, prior.to(torch.float64), value.to(torch.float64))
     found = kernels.value_features(*(column.cpu().numpy() for column in columns))
     return torch.from_numpy(found).to(value.device)
+
+
+def pair_features(first: Sequence[Tensor], second: Sequence[Tensor]) -> Tensor:
+    """Features [n, PAIR_FEATURES] of values drawn one after the other; 0 where they are no pair. Each is given by the
+    kind and parameters of its prior, and its value: [n], [n, 4], [n]."""
+    each = [
+        (kind.cpu().numpy(), prior.to(torch.float64).cpu().numpy(), value.to(torch.float64).cpu().numpy())
+        for kind, prior, value in (first, second)
+    ]
+    return torch.from_numpy(kernels.pair_features(*each)).to(second[2].device)
 
 
 def prior_features(prior: Tensor) -> Tensor:

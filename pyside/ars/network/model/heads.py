@@ -102,9 +102,10 @@ class _MixtureHead:
         return torch.zeros(self.size(settings))
 
 
-# ---- location and scale: Normal, LogNormal, Weibull, TruncatedNormal -----------------------------------------------
+# ---- location and scale: Normal, StudentT, LogNormal, Weibull, TruncatedNormal -------------------------------------
 
 _SCALE_BOUNDS: Final = (-16.0, 4.0)  # log of a component's width over its initial width
+_STUDENT_SPREAD: Final = 0.6  # of the components' start, where a Normal's is 1
 
 
 def _normal_grid(components: int) -> tuple[Tensor, float]:
@@ -130,6 +131,21 @@ class _NormalHead(_MixtureHead):
         mean, std = prior[:, 0:1], prior[:, 1:2]
         location, scale = _moved(parts, mean + std * z.to(raw.device), std, width)
         return _mixture(parts[0], [(self.component, _params(location, scale))], self.kind, prior, settings.defensive)
+
+
+class _StudentTHead(_MixtureHead):
+    """The same, with the prior's degrees of freedom: every component has its tails. They start closer together, for
+    narrow components far apart would have lighter tails than the prior."""
+
+    def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> Proposal:
+        del categories
+        parts = _split(raw, 3)
+        z, width = _normal_grid(settings.components)
+        width = math.sqrt(1 - _STUDENT_SPREAD**2 * (1 - width**2))
+        df, loc, unit = (prior[:, i : i + 1] for i in range(3))
+        location, scale = _moved(parts, loc + _STUDENT_SPREAD * unit * z.to(raw.device), unit, width)
+        component = _params(df, location, scale)
+        return _mixture(parts[0], [(self.kind, component)], self.kind, prior, settings.defensive)
 
 
 class _LogNormalHead(_NormalHead):
@@ -201,21 +217,23 @@ class _BetaHead(_MixtureHead):
     """Beta(a + k m, b + k (1 - m)): the prior after k observations of which a share m was positive.
 
     At 0 and 1 such a density is never steeper than the prior, and k = 0 is the prior. Started with the k + 1 possible
-    outcomes under their probabilities, the mixture is exactly the prior. A Uniform is a Beta(1, 1) on [low, high].
+    outcomes under their probabilities, the mixture is exactly the prior. A Uniform is a Beta(1, 1) on [low, high], a
+    coordinate of a Dirichlet is a Beta on what the others leave.
     """
 
     def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> Proposal:
         del categories
         logits, shift, sharpen = _split(raw, 3)
         uniform = self.kind is DistKind.UNIFORM
+        ends = {DistKind.UNIFORM: prior[:, 0:2], DistKind.DIRICHLET: prior[:, 2:4]}.get(self.kind)
         a, b = (torch.ones_like(prior[:1, :1]),) * 2 if uniform else (prior[:, 0:1], prior[:, 1:2])
         n, j, log_start = self._start(a, b, settings.components)
         m = torch.sigmoid(torch.log(j) - torch.log(n - j) + shift)
         limit = torch.log(torch.clamp(a + b, min=2.0) / 2)  # sharp priors have sharper posteriors
         k = torch.exp(limit + _bounded(torch.log(n) - limit - 2 * sharpen, -8.0, _LOG_SHARPEST))
         shapes = (a + k * m, b + k * (1 - m))
-        if uniform:
-            component = (DistKind.SCALED_BETA, _params(*shapes, prior[:, 0:1], prior[:, 1:2]))
+        if ends is not None:
+            component = (DistKind.SCALED_BETA, _params(*shapes, ends[:, 0:1], ends[:, 1:2]))
         else:
             component = (DistKind.BETA, _params(*shapes))
         return _mixture(logits + log_start, [component], self.kind, prior, settings.defensive)
@@ -278,6 +296,7 @@ class _GammaHead(_MixtureHead):
 _NARROW_LOGIT: Final = -3.0  # narrow components start with little weight
 _MAX_COUNT: Final = 4294967295.0
 _MAX_RATE: Final = 1e15
+_MAX_MEAN: Final = 9e14  # of a NegativeBinomial; 1e15 is the limit, and sums are rounded
 
 
 @dataclass(frozen=True)
@@ -305,7 +324,9 @@ class _CountHead:
         del categories
         wide_logit, wide, narrow_logit, narrow = _split(raw, 4)
         steps = torch.arange(1, wide.shape[-1] + 1, dtype=raw.dtype, device=raw.device)
-        if self.kind is DistKind.POISSON:
+        if self.kind is DistKind.NEGATIVE_BINOMIAL:
+            same, n, single = self._negative_binomial(prior, wide, steps)
+        elif self.kind is DistKind.POISSON:
             rate = prior[:, 0:1]
             # In units of the prior's spread where it is narrow, else in powers of e.
             moved = rate * torch.exp(_bounded(wide / torch.sqrt(torch.clamp(rate, min=1.0)), -40.0, 40.0))
@@ -326,6 +347,19 @@ class _CountHead:
         logits = torch.cat([wide_logit, narrow_logit], dim=-1)
         parts = [(self.kind, same), (DistKind.BINOMIAL, other)]
         return _mixture(logits, parts, self.kind, prior, settings.defensive)
+
+    @staticmethod
+    def _negative_binomial(prior: Tensor, wide: Tensor, steps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Components with other means, the n of the Binomials, and whether the prior has a single value."""
+        r, p = prior[:, 0:1], prior[:, 1:2]
+        mean = r * (1 - p) / p
+        spread = torch.sqrt(mean / p)
+        # The mean is r exp(-logit p), so it moves by powers of e, or in units of the prior's spread where it is narrow.
+        unit = torch.sqrt(torch.clamp(r * (1 - p), min=1.0))
+        lowest = torch.log(r) - math.log(_MAX_MEAN)
+        moved = torch.maximum(torch.logit(p) - _bounded(wide / unit, -40.0, 40.0), lowest)
+        n = steps * torch.ceil((mean + 6 * spread + 6) / len(steps))
+        return _params(*torch.broadcast_tensors(r, torch.sigmoid(moved))), n, p >= 1
 
 
 @dataclass(frozen=True)
@@ -381,5 +415,9 @@ HEADS: Final[Mapping[DistKind, Head]] = MappingProxyType(
         DistKind.WEIBULL: _WeibullHead(DistKind.WEIBULL),
         DistKind.LOGNORMAL: _LogNormalHead(DistKind.LOGNORMAL),
         DistKind.TRUNCATED_NORMAL: _TruncatedNormalHead(DistKind.TRUNCATED_NORMAL),
+        DistKind.NEGATIVE_BINOMIAL: _CountHead(DistKind.NEGATIVE_BINOMIAL),
+        DistKind.STUDENT_T: _StudentTHead(DistKind.STUDENT_T),
+        DistKind.MULTIVARIATE_NORMAL: _NormalHead(DistKind.MULTIVARIATE_NORMAL),
+        DistKind.DIRICHLET: _BetaHead(DistKind.DIRICHLET),
     }
 )

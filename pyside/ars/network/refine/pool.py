@@ -27,6 +27,7 @@ __all__ = ["Pool", "Round", "joined", "kept_round", "log_mean", "pooled_log_weig
 
 _HELD_OUT: Final = 5  # every fifth trace is never trained on
 _LEAST_EXPONENT: Final = 1e-3
+_RATIOS: Final = (math.log(0.25), math.log(1000.0))  # logs of ratios beyond which they count as these
 _LEFT_OUT: Final = 1e-3  # of a round's weight, at most, in traces that are not kept
 
 
@@ -140,6 +141,21 @@ class Pool:
     def pooled(self) -> Floats:
         """The log weights of all traces together."""
         return pooled_log_weights(self.log_weights, self.log_q, self.of, self.counts)
+
+    def aimed(self, at: int, power: float) -> Floats:
+        """The log weights of all traces, each times this power of the ratio r of the posterior to the proposal of round
+        ``at``, whose network is trained next.
+
+        A network that is trained with these weights is drawn to where it proposes too little: a few such places decide
+        about the effective share, and hardly about the likelihood. With the posterior itself as proposal r is 1
+        everywhere, so the best network is the same.
+        """
+        pooled = self.pooled()
+        own = self.log_q[self.of, np.arange(len(self))]
+        with np.errstate(invalid="ignore"):
+            log_r = self.log_weights + own - self.log_q[at] - self.log_evidence()
+        log_r = np.where(np.isfinite(log_r), np.clip(log_r, *_RATIOS), 0.0)
+        return np.asarray(pooled + power * log_r, dtype=np.float64)
 
     def log_evidence(self) -> float:
         """By all rounds together."""

@@ -28,6 +28,7 @@ _FEW: Final = 10.0  # effective traces of a start that is no good: the prior is 
 _PRIOR_ROUND: Final = -1  # its number
 _FAR: Final = 0.5  # a network whose share is less than this part of the best one's is given up
 _OFTEN: Final = 0.9  # share of first tries that are accepted, above which loops need no runs under q
+_COMPARED: Final = 4  # runs of the best network and of the start that decide between them, at most
 _ATTEMPTS: Final = 3  # of a training whose loss is not finite
 _FINAL_LR: Final = 0.03  # of the learning rate of the first round, after the last
 _SLOWEST: Final = 0.1  # of the learning rate, however often a training was in vain
@@ -283,11 +284,14 @@ class Rounds:
     def _trained(self, number: int) -> tuple[ProposalNetwork, RoundReport]:
         c, began = self._config, time.monotonic()
         exponent, weights = tempered(self._pool.pooled(), c.effective)
+        begin = self._begin()
+        if c.aim and exponent == 1.0:
+            _, weights = tempered(self._pool.aimed(self._of_round.index(begin), c.aim), c.effective)
         material = None
         if c.prior_share:
             material = self._source.prior(min(c.traces, _MATERIAL), named_seed(self._seed, "prior", number))
             self._grow(material.columns, material.sites)
-        start = self._networks[self._begin()] or self._first
+        start = self._networks[begin] or self._first
         for attempt in range(_ATTEMPTS):
             try:
                 fitted = self._learner.fit(
@@ -344,22 +348,26 @@ class Rounds:
 
     def _chosen(self) -> Outcome:
         """The best network, if it is better than the start on fresh traces of both."""
-        c, scores = self._config, self._scores()
+        scores = self._scores()
         best = int(np.argmax(scores))
         nothing = Validation(self._reports[0].ess_share, self._reports[0].log_evidence)
         if best == 0:
             return Outcome(self._start, tuple(self._reports), 0, nothing, nothing, self._problem)
         network = self._networks[self._index(best)]
         assert network is not None
-        seed = named_seed(self._seed, "comparison")
-        refined, start = (
-            _validation(self._source.draw(each, c.traces, seed, c.R).log_weights, c.traces)
-            for each in (network, self._start)
-        )
+        refined, start = self._compared(network), self._compared(self._start)
         pooled = self._pool.log_evidence()
         if refined.score(pooled) > start.score(pooled):
             return Outcome(network, tuple(self._reports), best, refined, start, self._problem)
         return Outcome(self._start, tuple(self._reports), 0, refined, start, self._problem)
+
+    def _compared(self, network: ProposalNetwork | None) -> Validation:
+        """Fresh traces, more than in a round: few of a network that learnt too much by heart do not show its rare large
+        weights."""
+        c, runs = self._config, min(_COMPARED, self._config.most)
+        seeds = [named_seed(self._seed, "comparison", *([i] if i else [])) for i in range(runs)]
+        drawn = [self._source.draw(network, c.traces, seed, c.R).log_weights for seed in seeds]
+        return _validation(np.concatenate(drawn), runs * c.traces)
 
 
 def _with_defensive(network: ProposalNetwork, share: float) -> ProposalNetwork:

@@ -150,6 +150,8 @@ def _identity(start: Network, simulator: Simulator, data: _Data, config: RefineC
     settings = dataclasses.asdict(config)
     for name in ("rounds", "patience", "enough"):
         del settings[name]
+    if not config.aim:  # as in folders of versions that did not have it
+        del settings["aim"]
     return {
         "simulator": simulator._runs.identity(simulator._lease()),
         "observe": data_identity(data),

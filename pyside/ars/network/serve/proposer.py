@@ -45,7 +45,7 @@ Array: TypeAlias = npt.NDArray[Any]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
-# The latest latent that a state has seen.
+# The latest latent that a state has seen, and the one before it.
 _NOTE: Final = np.dtype(
     [
         ("site", np.int64),  # its number on the wire
@@ -56,9 +56,15 @@ _NOTE: Final = np.dtype(
         ("value", np.float64),
         ("pending", np.bool_),  # its value has not been told
         ("recurrent", np.int64),  # for serving.py
+        ("earlier_kind", np.int64),  # of the latent before the latest
+        ("earlier_prior", np.float64, (_WIDTH,)),
+        ("earlier_value", np.float64),
     ]
 )
-_START: Final = np.array((-1, 0, -1, 0, (0.0,) * _WIDTH, 0.0, False, 0), dtype=_NOTE)
+_START: Final = np.array(
+    (-1, 0, -1, 0, (0.0,) * _WIDTH, 0.0, False, 0, 0, (0.0,) * _WIDTH, 0.0),
+    dtype=_NOTE,
+)
 
 
 class UsualPriors(NamedTuple):
@@ -281,12 +287,15 @@ class NetworkProposer:
         order = _padded(self._serving.kind_of(asked))
         seen = self._step(at, to, asked, notes, order)
         proposals = self._serving.propose(seen, asked[order], len(rows))
-        new = self._noted(batch.site[rows], batch.instance[rows], asked)
+        new = self._noted(batch.site[rows], batch.instance[rows], asked, notes)
         new["pending"] = True
         return proposals, new
 
-    def _noted(self, site: Array, instance: Array, asked: Integers) -> Array:
+    def _noted(self, site: Array, instance: Array, asked: Integers, before: Array) -> Array:
+        """Notes of states that have seen these latents; ``before``: the notes of the states that they came from."""
         new = np.zeros(len(site), _NOTE)
+        for name in ("kind", "prior", "value"):
+            new[f"earlier_{name}"] = before[name]
         new["site"], new["instance"], new["index"] = site, instance, self._index[site]
         new["kind"], new["prior"] = self._serving.kind_of(asked), self._serving.prior_of(asked)
         return new
@@ -305,7 +314,10 @@ class NetworkProposer:
     def _step(self, at: Slots, to: Slots, asked: Integers, notes: Array, order: Integers) -> Tensor:
         """One step of the LSTM, computed in this order of rows: what proposals are made from, in that order."""
         before = notes[order]
-        value = self._serving.value(Previous(before["kind"], before["index"], before["prior"], before["value"]))
+        earlier = before["earlier_kind"], before["earlier_prior"], before["earlier_value"]
+        value = self._serving.value(
+            Previous(before["kind"], before["index"], before["prior"], before["value"], earlier)
+        )
         return self._serving.advance(self.pool, at[order], to, asked[order], value)
 
     # ---- what was told -----------------------------------------------------------------------------------------------
@@ -345,7 +357,7 @@ class NetworkProposer:
         keys = [b"told %d %d" % pair for pair in zip(site.tolist(), instance.tolist(), strict=True)]
         asked = self._serving.questions(keys, lambda places: self._usually(site[places], instance[places]))
         self._step(at, to, asked, notes, in_blocks(np.arange(len(told))))
-        new = self._noted(site, instance, asked)
+        new = self._noted(site, instance, asked, notes)
         new["value"] = batch.told_value[told]
         return new
 

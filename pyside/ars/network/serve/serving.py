@@ -28,7 +28,8 @@ from ars import _kernels as kernels
 from ars._native import DistKind
 from ars.errors import ProposalError
 from ars.network.model import features
-from ars.network.model.core import FamilyHead, ProposalNetwork
+from ars.network.model.core import ProposalNetwork
+from ars.network.model.layers import FamilyHead
 from ars.network.serve.pool import Slots, StatePool
 from ars.wire import PRIOR
 
@@ -55,12 +56,13 @@ class Asked(NamedTuple):
 
 
 class Previous(NamedTuple):
-    """The latents drawn before, one row each."""
+    """The latents drawn before, one row each, and those drawn before these."""
 
     kind: Integers  # of the prior; 0: there is none, or it is not known
     site: Integers
     prior: Floats  # [n, 4]
     value: Floats
+    earlier: kernels.DrawnValues
 
 
 class _Head(NamedTuple):
@@ -119,6 +121,11 @@ class ServingNetwork:
             self._value_site += self._value_category
         self._value_second = second.weight.detach().cpu().t().contiguous()
         self._value_second_bias = second.bias.detach().cpu().clone()
+        pairs = network.pairs
+        self._pair_layers: tuple[Tensor, Tensor] | None = None
+        if pairs is not None:
+            hidden, last = (layer.weight.detach().cpu().t().contiguous() for layer in (pairs.hidden, pairs.last))
+            self._pair_layers = hidden, last
 
     @property
     def _question_dim(self) -> int:
@@ -214,8 +221,22 @@ class ServingNetwork:
             known = is_one & (value >= 0) & (value < categories)
             row = np.where(known, np.where(known, value, 0.0).astype(np.int64) + 1, 0)
             first.add_(self._value_category.index_select(0, _index(row)))
-        hidden = silu(first.addmm_(seen, self._value_first))
-        return torch.cat([seen, silu(torch.addmm(self._value_second_bias, hidden, self._value_second))], dim=-1)
+        first.addmm_(seen, self._value_first)
+        pair = self._pair(previous)
+        if pair is not None:
+            first.addmm_(pair[0], pair[1])
+        second = silu(torch.addmm(self._value_second_bias, silu(first), self._value_second))
+        if pair is not None:
+            second.addmm_(pair[0], pair[2])
+        return torch.cat([seen, second], dim=-1)
+
+    def _pair(self, previous: Previous) -> tuple[Tensor, Tensor, Tensor] | None:
+        """What the network sees of pairs of values, and the two layers that see it; None if no row has a pair, which
+        would add nothing."""
+        if self._pair_layers is None:
+            return None
+        found = kernels.pair_features(previous.earlier, (previous.kind, previous.prior, previous.value))
+        return (torch.from_numpy(found), *self._pair_layers) if found.any() else None
 
     def advance(self, pool: StatePool, slots: Slots, to: Slots, questions: Integers, value: Tensor) -> Tensor:
         """One step from the states in ``slots`` (whole blocks of rows). Those of the first rows are put in ``to``.

@@ -1,0 +1,42 @@
+"""``ars check``: does a simulator keep the promises that its weights rest on?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Final
+
+from ars.cli.options import UsageError, add_limits, add_seed, add_simulator, add_workers, at_least, limits
+
+HELP: Final = "Check that a simulator keeps the promises that its weights rest on."
+_TRACES: Final = 2000
+_CODES: Final = """exit codes: 0 all promises are kept, or could not be checked; 1 the run failed; 2 wrong arguments;
+3 a promise is broken or suspect; 130 interrupted"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _CODES
+    add_simulator(parser)
+    add_workers(parser)
+    parser.add_argument(
+        "--traces",
+        type=at_least(1),
+        default=_TRACES,
+        metavar="N",
+        help=f"traces per run, of three; more find rarer mistakes (default: {_TRACES:,})",
+    )
+    add_seed(parser)
+    add_limits(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ars import Simulator
+
+    with Simulator(arguments.command_line, workers=arguments.workers, **limits(arguments)) as simulator:
+        try:
+            report = simulator.check(arguments.traces, arguments.seed)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+    print(json.dumps(report.document(), indent=1) if arguments.json else report)
+    return 0 if report.ok else 3

@@ -1,0 +1,195 @@
+"""Packages of generators: fetched by pip into a folder of their own, and unpacked there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from ars.errors import ArsError, CompileError
+from ars.installed import needed
+from ars.toolchain.compiler import command_for, compiled_quietly
+from ars_lab.reproduce.workspace import Reporter, SilentReporter
+
+__all__ = ["Kitchen", "Unavailable", "unpack"]
+
+_DONE = ".complete"
+
+
+class Unavailable(ArsError):
+    """A package that a generator needs cannot be had here."""
+
+
+class Kitchen:
+    """The folder in which one generator is fetched and built.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it does not exist. What is there already is used.
+    reporter : Reporter, optional
+        Who is told about progress (default: nobody).
+    offline : bool, optional
+        Fetch nothing (default: False).
+    """
+
+    def __init__(self, folder: Path, reporter: Reporter | None = None, *, offline: bool = False) -> None:
+        self.folder = folder.resolve()
+        self.reporter = reporter or SilentReporter()
+        self.offline = offline
+
+    def fetched(self, requirement: str, *, source: bool = False, only: Callable[[str], bool] | None = None) -> Path:
+        """The unpacked files of a package of PyPI.
+
+        Parameters
+        ----------
+        requirement : str
+            Name and version, such as "ncrystal-core==4.4.6".
+        source : bool, optional
+            The source distribution instead of the wheel for this machine (default: False).
+        only : callable, optional
+            Which paths to unpack (default: all).
+
+        Returns
+        -------
+        Path
+            Folder with the files.
+
+        Raises
+        ------
+        Unavailable
+            pip cannot fetch it; the message has pip's reason.
+        """
+        kind = "source" if source else "wheel"
+        folder = self.folder / "packages" / f"{requirement.replace('==', '-')}-{kind}"
+        if (folder / _DONE).exists():
+            return folder
+        if self.offline:
+            raise Unavailable(f"{requirement} is not in {folder}: run `make generators`, which fetches it")
+        self.reporter.say(f"fetching {requirement} ({kind})")
+        downloads = folder / "download"
+        downloads.mkdir(parents=True, exist_ok=True)
+        _pip_download(requirement, downloads, source)
+        archives = sorted(path for path in downloads.iterdir() if path.is_file())
+        for archive in archives:
+            unpack(archive, folder, only)
+            archive.unlink()
+        downloads.rmdir()
+        (folder / _DONE).touch()
+        return folder
+
+    def compiled(self, name: str, sources: Sequence[Path], flags: Sequence[str]) -> Path:
+        """An executable in the folder, compiled now unless it is newer than all that it is made from.
+
+        Parameters
+        ----------
+        name : str
+            File name of the executable.
+        sources : sequence of Path
+            Sources in C or C++.
+        flags : sequence of str
+            Further flags of the compiler and the linker. Flags for libars are added.
+
+        Returns
+        -------
+        Path
+            The executable, which has libars in it.
+
+        Raises
+        ------
+        CompileError
+            With the compiler's words.
+        """
+        made = self.folder / name
+        command = command_for([*map(str, sources), *flags, "-o", str(made)], static=True)
+        written = made.with_name(f"{name}.command")
+        if _is_current(made, [*sources, needed("lib/libars.a")]) and _text(written) == shlex.join(command):
+            return made
+        self.reporter.say(f"compiling {name}")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        complaint = compiled_quietly(command, cwd=self.folder)
+        if complaint is not None:
+            raise CompileError(f"{name} cannot be compiled. {shlex.join(command)}\n{complaint}")
+        written.write_text(shlex.join(command))
+        return made
+
+    def source(self, *parts: str) -> Path:
+        """A file of csim/generators, as the package has it."""
+        return needed("examples").joinpath("generators", *parts)
+
+
+def _is_current(made: Path, sources: Sequence[Path]) -> bool:
+    return made.exists() and all(source.stat().st_mtime <= made.stat().st_mtime for source in sources)
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text() if path.exists() else None
+
+
+def _pip_download(requirement: str, folder: Path, source: bool) -> None:
+    which = "--no-binary" if source else "--only-binary"
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
+    command += [which, ":all:", "--no-deps", "--dest", str(folder), requirement]
+    env = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}  # libars's, not theirs
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        words = [line for line in done.stderr.splitlines() if line.strip()]
+        reason = "\n".join(words[-3:]) or f"exit code {done.returncode}"
+        raise Unavailable(
+            f"{requirement} cannot be fetched from PyPI ({'source' if source else 'a wheel for this machine'}). "
+            f"Without a network, set PIP_INDEX_URL or PIP_FIND_LINKS to a mirror that has it. pip says:\n{reason}"
+        )
+
+
+def unpack(archive: Path, folder: Path, only: Callable[[str], bool] | None = None) -> int:
+    """Unpacks regular files of a wheel or of a .tar.gz; links and paths that lead elsewhere are refused.
+
+    Parameters
+    ----------
+    archive : Path
+        The file.
+    folder : Path
+        Where to.
+    only : callable, optional
+        Which paths to unpack (default: all).
+
+    Returns
+    -------
+    int
+        Files written.
+    """
+    wanted = only or (lambda _: True)
+    count = 0
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as wheel:
+            for info in wheel.infolist():
+                if not info.is_dir() and wanted(info.filename):
+                    with wheel.open(info) as stream:
+                        _write(folder, info.filename, stream)
+                    count += 1
+        return count
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            if member.isfile() and wanted(member.name):
+                content = tar.extractfile(member)
+                assert content is not None  # of a regular file
+                _write(folder, member.name, content)
+                count += 1
+    return count
+
+
+def _write(folder: Path, name: str, stream: IO[bytes]) -> None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise Unavailable(f"the package has a file that leads out of its folder: {name}")
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as out:
+        while block := stream.read(1 << 20):
+            out.write(block)

@@ -1,0 +1,212 @@
+"""Runs on a Dask cluster are, bit for bit, those of one machine: however many workers there are, and if some are lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ars
+from ars.cli import main
+from ars.columns import HOW, Columns
+
+distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
+import ars.cluster  # noqa: E402
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+DATA = {"y": 0.7}
+PROPOSALS: dict[str, Any] = {"b": lambda t: ars.Normal(0.4 * t["a"], 1.1)}
+
+
+@pytest.fixture(scope="module", params=[1, 3])
+def client(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A cluster of this machine, with nannies, that is not shared between modules."""
+    options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    with distributed.LocalCluster(n_workers=request.param, **options) as cluster, distributed.Client(cluster) as made:
+        yield made
+
+
+@pytest.fixture
+def nested(csim: Callable[[str], str]) -> list[str]:
+    return [csim("nested")]
+
+
+def assert_same(one: Any, other: Any) -> None:
+    """The same traces, apart from how they were computed."""
+    assert [site.address for site in one.sites] is not None
+    names = [site.address for site in one.sites], [site.address for site in other.sites]
+    for column in Columns._fields:
+        a, b = getattr(one.columns, column), getattr(other.columns, column)
+        assert len(a) == len(b), column
+        for field in a.dtype.names or ():
+            if field in HOW.get(column, ()):
+                continue
+            if field == "site":
+                assert [names[0][i] for i in a[field]] == [names[1][i] for i in b[field]]
+            else:
+                assert np.array_equal(a[field], b[field], equal_nan=a[field].dtype.kind == "f"), (column, field)
+        if a.dtype.names is None:
+            assert np.array_equal(a, b, equal_nan=True), column
+
+
+def test_the_prior(client: Any, nested: list[str]) -> None:
+    with ars.Simulator(nested, workers=2) as simulator:
+        here = simulator.prior(1000, seed=1)
+    assert_same(ars.cluster.prior(client, nested, 1000, seed=1, workers=2), here)
+
+
+def test_proposals_by_hand_in_two_phases(client: Any, nested: list[str]) -> None:
+    with ars.Simulator(nested, workers=2) as simulator:
+        here = simulator.posterior(DATA, 1000, proposals=PROPOSALS, seed=2)
+    there = ars.cluster.posterior(client, nested, DATA, 1000, proposals=PROPOSALS, seed=2, workers=2)
+    assert_same(there, here)
+    assert there.log_evidence("ars") == here.log_evidence("ars")
+    assert str(there.budget) == str(here.budget)
+
+
+@pytest.mark.usefixtures("one_torch_thread")
+def test_a_network(client: Any, nested: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    with ars.Simulator(nested, workers=2) as simulator:
+        network = simulator.train(500, lstm_dim=8, batch_size=50, seed=1)
+        here = simulator.posterior(DATA, 400, network=network, budget=ars.Budget(M=1, R=1), seed=3)
+    network.save(tmp_path / "net.safetensors")
+    options: dict[str, Any] = {"budget": ars.Budget(M=1, R=1), "seed": 3, "workers": 2}
+    assert_same(ars.cluster.posterior(client, nested, DATA, 400, tmp_path / "net.safetensors", **options), here)
+
+
+class Killer:
+    """Kills a worker's process whenever a few more traces have come in, a limited number of times."""
+
+    def __init__(self, client: Any, times: int) -> None:
+        self._client, self._left, self._next = client, times, 1
+        self.killed = 0
+
+    def update(self, done: int, total: int) -> None:
+        del total
+        if self._left and done >= self._next:
+            self._next = done + 200
+            self._left -= 1
+            pids = list(self._client.run(os.getpid).values())
+            os.kill(pids[self.killed % len(pids)], signal.SIGKILL)
+            self.killed += 1
+
+    def close(self) -> None:
+        pass
+
+
+def test_workers_that_are_killed_change_no_bit(client: Any, nested: list[str]) -> None:
+    with ars.Simulator(nested, workers=2) as simulator:
+        here = simulator.prior(2000, seed=5)
+    killer = Killer(client, times=3)
+    there = ars.cluster.prior(client, nested, 2000, seed=5, workers=2, progress=killer)
+    assert killer.killed == 3
+    assert_same(there, here)
+
+
+def test_a_folder_on_the_client_is_resumed(client: Any, nested: list[str], tmp_path: Path) -> None:
+    options: dict[str, Any] = {"proposals": {"b": ars.Normal(0.4, 1.1)}, "budget": ars.Budget(M=1, R=1), "seed": 4}
+    options |= {"workers": 2, "resume": tmp_path / "kept"}
+    part = ars.cluster.posterior(client, nested, DATA, 300, **options)
+    whole = ars.cluster.posterior(client, nested, DATA, 600, **options)
+    assert whole.stats["traces_resumed"] == len(part)
+    with ars.Simulator(nested, workers=2) as simulator:
+        here = simulator.posterior(DATA, 600, **{k: v for k, v in options.items() if k not in ("workers", "resume")})
+    assert_same(whole, here)
+
+
+def test_a_recording(client: Any, nested: list[str], tmp_path: Path) -> None:
+    with ars.Simulator(nested, workers=2) as simulator:
+        simulator.record(700, tmp_path / "here", seed=1, shard_traces=300)
+    ars.cluster.record(client, nested, tmp_path / "there", 700, seed=1, shard_traces=300, workers=2)
+    shards = [sorted(path.name for path in (tmp_path / where).glob("*.ars")) for where in ("here", "there")]
+    assert shards[0] == shards[1] and len(shards[0]) == 3
+    here, there = (ars.store.shards.Recording(tmp_path / where) for where in ("here", "there"))
+    assert [shard.traces for shard in here.shards] == [shard.traces for shard in there.shards]
+
+
+def test_chains_in_groups(client: Any, nested: list[str]) -> None:
+    chains = ars.cluster.mcmc(client, nested, DATA, 60, 6, seed=1, groups=3, workers=2, warmup=30)
+    again = ars.cluster.mcmc(client, nested, DATA, 60, 6, seed=1, groups=3, workers=2, warmup=30)
+    assert chains.shape == (6, 60) and set(chains) == {"a", "b", "sum"}
+    assert all(np.array_equal(chains[name], again[name], equal_nan=True) for name in chains)
+    assert len({tuple(row) for row in chains["a"]}) == 6
+
+
+# ---- what goes wrong -------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_ends_the_run_as_on_one_machine(client: Any, nested: list[str]) -> None:
+    with pytest.raises(ars.TraceFailure, match="too_many_tries") as caught:
+        ars.cluster.prior(client, nested, 2000, seed=1, workers=2, max_tries=2)
+    assert caught.value.partial is not None and len(caught.value.partial) > 0
+    zero = ars.cluster.prior(client, nested, 500, seed=1, workers=2, max_tries=2, on_failure="skip")
+    with ars.Simulator(nested, workers=2, max_tries=2) as simulator, pytest.warns(ars.BiasWarning):
+        here = simulator.prior(500, seed=1, on_failure="skip")
+    assert zero.failures["too_many_tries"] == here.failures["too_many_tries"] > 0
+
+
+test_a_failure_ends_the_run_as_on_one_machine = pytest.mark.filterwarnings("ignore::ars.BiasWarning")(
+    test_a_failure_ends_the_run_as_on_one_machine
+)
+
+
+def test_a_worker_without_the_executable_is_named(client: Any, tmp_path: Path) -> None:
+    with pytest.raises(ars.LaunchError, match=r"worker tcp://.*no such file"):
+        ars.cluster.prior(client, [str(tmp_path / "missing")], 10)
+
+
+def test_another_build_is_named(client: Any, nested: list[str], tmp_path: Path) -> None:
+    copy = tmp_path / "nested"
+    shutil.copy(nested[0], copy)
+    with ars.cluster.simulator(client, [str(copy)], workers=2) as simulator:
+        simulator.prior(10, seed=1)
+        with copy.open("ab") as file:
+            file.write(b"another build")
+        with pytest.raises(ars.ArsError, match="another build on this worker"):
+            simulator.prior(10, seed=1)
+
+
+def test_a_cluster_without_workers_is_not_waited_for(nested: list[str]) -> None:
+    options = {"n_workers": 0, "dashboard_address": None, "silence_logs": 50}
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        distributed.Client(cluster) as lonely,
+        pytest.raises(ars.LaunchError, match=r"has no workers after 1 s"),
+    ):
+        ars.cluster.prior(lonely, nested, 10, startup_timeout=1)
+
+
+# ---- the command line ------------------------------------------------------------------------------------------------
+
+
+def test_infer_on_a_cluster(client: Any, nested: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    common = ["--observe", "y=0.7", "--traces", "300", "--seed", "1", "--workers", "2", "--quiet"]
+    assert main(["infer", *nested, *common]) == 0
+    here = capsys.readouterr().out
+    assert main(["infer", *nested, *common, "--dask", client.scheduler.address]) == 0
+    there = capsys.readouterr().out
+    rows = [line for line in here.splitlines() if line.split()[:1] in (["a"], ["b"], ["sum"])]
+    assert rows and all(row in there for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--dask", "127.0.0.1:1", "--listen", "tcp://*:5555"], "--dask or --listen, not both"),
+        (["--tls-ca", "ca.pem"], "--tls-ca goes with --dask"),
+        (["--dask", "tls://127.0.0.1:1", "--tls-ca", "ca.pem"], "needs all of --tls-ca, --tls-cert and --tls-key"),
+    ],
+)
+def test_options_that_contradict_each_other(
+    nested: list[str], words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["infer", *nested, "--observe", "y=1", *words]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,158 @@
+"""The evidence after refinement, over several seeds, on every simulator of csim/ whose evidence is known exactly.
+
+    python tools/refined_evidence.py                       # 20 seeds each: some minutes
+    python tools/refined_evidence.py --only nested --seeds 5
+
+Every seed adapts from the prior: two rounds of 100 traces, trained on for far too long, so that whatever depends on its
+own training shows it. Then 1,000 fresh traces are reported. A line says how far the mean of the reported evidences is
+from the exact one, in standard errors over the seeds; how many seeds are off by more than three of their own; and the
+same distance for the traces that the networks were trained on, which nobody should report. The exit code is 1 if a mean
+is off by more than three standard errors, or more than one seed in ten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ars
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT / "tests") not in sys.path:
+    sys.path.insert(0, str(ROOT / "tests"))
+from exact import Case, cases  # type: ignore[import-not-found]  # noqa: E402
+
+CSIM = Path(os.environ.get("ARS_CSIM_DIR", ROOT / "build" / "csim"))
+LIMIT = 3.0  # standard errors
+OFTEN = 0.1  # of the seeds may be off by more than that
+HASTY = ars.RefineConfig(
+    traces=100, rounds=2, most=1, steps=60, batch_size=64, effective=30, lr=5e-3, prior_share=0.0, enough=1.0, M=4
+)
+
+
+class Found(NamedTuple):
+    """What came of one model."""
+
+    name: str
+    seeds: int
+    distance: float  # of the mean of the reported evidences, in standard errors over the seeds
+    own: float  # the same in units of the errors that the runs report, for few seeds
+    off: int  # seeds that are off by more than LIMIT of their own standard errors
+    training: float  # the distance of the pooled training traces
+    kept: int  # seeds for which a refined network proposed; for the others the prior was no worse
+
+    @property
+    def right(self) -> bool:
+        return abs(self.distance) < LIMIT and self.off <= max(1, OFTEN * self.seeds)
+
+
+def models() -> dict[str, Case]:
+    """One per simulator and data, by name; the proposals by hand of a case are not used."""
+    found: dict[tuple[Any, ...], Case] = {}
+    for case in cases():
+        found.setdefault((case.command, repr(case.observed)), case)
+    return {case.name: case for case in found.values()}
+
+
+def measure(
+    case: Case, simulator: ars.Simulator, seeds: int, *, traces: int = 1000, config: ars.RefineConfig = HASTY
+) -> Found:
+    """Adapts and infers once per seed.
+
+    Parameters
+    ----------
+    case : Case
+        Has the data and the exact evidence.
+    simulator : Simulator
+        That of the case.
+    seeds : int
+        How many, at least 2.
+    traces : int
+        Traces that each run reports (default: 1,000).
+    config : RefineConfig
+        Of the refinement (default: hasty).
+
+    Returns
+    -------
+    Found
+        The distances.
+    """
+    reported, errors, trained_on, kept = [], [], [], 0
+    with _PooledEvidences() as pooled:
+        for seed in range(seeds):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ars.RefinementWarning)
+                post = simulator.posterior(case.observed, traces, adapt=config, seed=seed, budget=ars.Budget(M=4, R=1))
+            found = post.log_evidence("ars")
+            reported.append(found.evidence)
+            errors.append(found.standard_error)
+            trained_on.append(math.exp(pooled[-1]))
+            kept += bool(np.any(post.columns.samples["log_q"] != post.columns.samples["log_p"]))
+    z = (np.array(reported) - case.evidence) / np.array(errors)
+    off = int(np.count_nonzero(~(np.abs(z) <= LIMIT)))
+    own = (sum(reported) - seeds * case.evidence) / math.sqrt(float(np.square(errors).sum()))
+    return Found(case.name, seeds, _distance(reported, case), own, off, _distance(trained_on, case), kept)
+
+
+def _distance(estimates: Sequence[float], case: Case) -> float:
+    error = float(np.std(estimates, ddof=1)) / math.sqrt(len(estimates))
+    return float((np.mean(estimates) - case.evidence) / error)
+
+
+class _PooledEvidences:
+    """Inside, the log evidences by the traces of all rounds, one per round of any refinement."""
+
+    def __enter__(self) -> list[float]:
+        from ars.network.refine import run
+
+        self._shown: Any = run._Shown
+        self._report: Any = self._shown.report
+        found: list[float] = []
+
+        def noted(shown: Any, report: Any) -> None:
+            found.append(report.pooled_log_evidence)
+            self._report(shown, report)
+
+        setattr(self._shown, "report", noted)  # noqa: B010  # of a class: mypy sees a method
+        return found
+
+    def __exit__(self, *_: object) -> None:
+        self._shown.report = self._report
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20, metavar="N", help="per model (default: 20)")
+    parser.add_argument("--only", action="append", metavar="NAME", help="a model; may be repeated (default: all)")
+    given = parser.parse_args(argv)
+    known = models()
+    if given.seeds < 2:
+        parser.error("--seeds must be at least 2")
+    if unknown := sorted(set(given.only or ()) - set(known)):
+        parser.error(f"there is no model {', '.join(unknown)}; there are {', '.join(known)}")
+    print("| model | seeds | reported, s.e. off | seeds beyond 3 | training traces, s.e. off | refined |")
+    print("|---|---:|---:|---:|---:|---:|")
+    wrong = 0
+    for name, case in known.items():
+        if given.only and name not in given.only:
+            continue
+        with ars.Simulator([str(CSIM / case.command[0]), *case.command[1:]]) as simulator:
+            found = measure(case, simulator, given.seeds)
+        wrong += not found.right
+        print(
+            f"| {name} | {found.seeds} | {found.distance:+.2f} | {found.off} | {found.training:+.2f} | {found.kept} |",
+            flush=True,
+        )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
