@@ -163,6 +163,12 @@ def known_leftovers() -> dict[str, str]:
     return _everything()
 
 
+@pytest.fixture(scope="session")
+def own_processes() -> Callable[[], dict[int, str]]:
+    """All processes that tests have started and that are still there: pid -> what each is."""
+    return _processes
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind(known_leftovers: dict[str, str]) -> Iterator[None]:
     """Fails a test that leaves a process, a socket, shared memory or a thread of ours behind."""

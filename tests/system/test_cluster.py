@@ -1,16 +1,19 @@
-"""Runs on a Dask cluster are, bit for bit, those of one machine: however many workers there are, and if some are lost."""
+"""Runs on a Dask cluster are, bit for bit, those of one machine, whatever happens to its workers."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from build_helpers import COMPILERS, Builder, Variant
 
 import ars
 from ars.cli import main
@@ -21,16 +24,36 @@ import ars.cluster  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
+WORKERS = 2
 DATA = {"y": 0.7}
 PROPOSALS: dict[str, Any] = {"b": lambda t: ars.Normal(0.4 * t["a"], 1.1)}
 
 
-@pytest.fixture(scope="module", params=[1, 3])
-def client(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A cluster of this machine, with nannies, that is not shared between modules."""
-    options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
-    with distributed.LocalCluster(n_workers=request.param, **options) as cluster, distributed.Client(cluster) as made:
+@pytest.fixture(scope="module")
+def client(own_processes: Callable[[], dict[int, str]]) -> Iterator[Any]:
+    """A cluster of this machine, with nannies, for all tests of this module. Nothing of it may be left in the end."""
+    before = own_processes()
+    options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+    with distributed.LocalCluster(n_workers=WORKERS, **options) as cluster, distributed.Client(cluster) as made:
         yield made
+    assert _gone(lambda: {pid: what for pid, what in own_processes().items() if pid not in before})
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(own_processes: Callable[[], dict[int, str]]) -> Iterator[None]:
+    """In place of the check of all other tests, which would find the cluster: no simulator outlives its run."""
+    yield
+    assert _gone(lambda: {pid: what for pid, what in own_processes().items() if "ars-host" in what})
+
+
+def _gone(left: Callable[[], dict[int, str]]) -> bool:
+    """Whether these processes disappear in time. Python's own helper for shared resources stays as long as Python."""
+    deadline = time.monotonic() + 30.0
+    while time.monotonic() < deadline:
+        if not {pid: what for pid, what in left().items() if "resource_tracker" not in what}:
+            return True
+        time.sleep(0.05)
+    pytest.fail(f"left behind: {left()}", pytrace=False)
 
 
 @pytest.fixture
@@ -40,7 +63,6 @@ def nested(csim: Callable[[str], str]) -> list[str]:
 
 def assert_same(one: Any, other: Any) -> None:
     """The same traces, apart from how they were computed."""
-    assert [site.address for site in one.sites] is not None
     names = [site.address for site in one.sites], [site.address for site in other.sites]
     for column in Columns._fields:
         a, b = getattr(one.columns, column), getattr(other.columns, column)
@@ -56,30 +78,45 @@ def assert_same(one: Any, other: Any) -> None:
             assert np.array_equal(a, b, equal_nan=True), column
 
 
-def test_the_prior(client: Any, nested: list[str]) -> None:
-    with ars.Simulator(nested, workers=2) as simulator:
-        here = simulator.prior(1000, seed=1)
-    assert_same(ars.cluster.prior(client, nested, 1000, seed=1, workers=2), here)
+@pytest.fixture(scope="module")
+def network(csim: Callable[[str], str]) -> Any:
+    pytest.importorskip("torch")
+    with ars.Simulator([csim("nested")], workers=2) as simulator:
+        return simulator.train(500, lstm_dim=8, batch_size=50, seed=1)
 
 
-def test_proposals_by_hand_in_two_phases(client: Any, nested: list[str]) -> None:
-    with ars.Simulator(nested, workers=2) as simulator:
-        here = simulator.posterior(DATA, 1000, proposals=PROPOSALS, seed=2)
-    there = ars.cluster.posterior(client, nested, DATA, 1000, proposals=PROPOSALS, seed=2, workers=2)
-    assert_same(there, here)
-    assert there.log_evidence("ars") == here.log_evidence("ars")
-    assert str(there.budget) == str(here.budget)
+def resized(client: Any, workers: int) -> None:
+    """Waits until the cluster has so many workers."""
+    client.cluster.scale(workers)
+    deadline = time.monotonic() + 60.0
+    while len(client.nthreads()) != workers:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.usefixtures("one_torch_thread")
-def test_a_network(client: Any, nested: list[str], tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+@pytest.mark.parametrize("workers", [1, 4, WORKERS])
+def test_any_number_of_workers(client: Any, nested: list[str], network: Any, workers: int) -> None:
+    """The prior; proposals by hand, in two phases; a network with a fixed budget."""
+    resized(client, workers)
+    fixed: dict[str, Any] = {"network": network, "budget": ars.Budget(M=1, R=1), "seed": 3}
     with ars.Simulator(nested, workers=2) as simulator:
-        network = simulator.train(500, lstm_dim=8, batch_size=50, seed=1)
-        here = simulator.posterior(DATA, 400, network=network, budget=ars.Budget(M=1, R=1), seed=3)
+        prior = simulator.prior(500, seed=1)
+        by_hand = simulator.posterior(DATA, 500, proposals=PROPOSALS, seed=2)
+        by_network = simulator.posterior(DATA, 200, **fixed)
+    assert_same(ars.cluster.prior(client, nested, 500, seed=1, workers=2), prior)
+    there = ars.cluster.posterior(client, nested, DATA, 500, proposals=PROPOSALS, seed=2, workers=2)
+    assert_same(there, by_hand)
+    assert there.log_evidence("ars") == by_hand.log_evidence("ars")
+    assert str(there.budget) == str(by_hand.budget)
+    assert_same(ars.cluster.posterior(client, nested, DATA, 200, **fixed, workers=2), by_network)
+
+
+def test_a_network_from_a_file(client: Any, nested: list[str], network: Any, tmp_path: Path) -> None:
     network.save(tmp_path / "net.safetensors")
-    options: dict[str, Any] = {"budget": ars.Budget(M=1, R=1), "seed": 3, "workers": 2}
-    assert_same(ars.cluster.posterior(client, nested, DATA, 400, tmp_path / "net.safetensors", **options), here)
+    options: dict[str, Any] = {"budget": None, "seed": 3, "workers": 2}
+    one = ars.cluster.posterior(client, nested, DATA, 100, tmp_path / "net.safetensors", **options)
+    assert_same(one, ars.cluster.posterior(client, nested, DATA, 100, network, **options))
 
 
 class Killer:
@@ -143,6 +180,7 @@ def test_chains_in_groups(client: Any, nested: list[str]) -> None:
 # ---- what goes wrong -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::ars.BiasWarning")
 def test_a_failure_ends_the_run_as_on_one_machine(client: Any, nested: list[str]) -> None:
     with pytest.raises(ars.TraceFailure, match="too_many_tries") as caught:
         ars.cluster.prior(client, nested, 2000, seed=1, workers=2, max_tries=2)
@@ -151,11 +189,6 @@ def test_a_failure_ends_the_run_as_on_one_machine(client: Any, nested: list[str]
     with ars.Simulator(nested, workers=2, max_tries=2) as simulator, pytest.warns(ars.BiasWarning):
         here = simulator.prior(500, seed=1, on_failure="skip")
     assert zero.failures["too_many_tries"] == here.failures["too_many_tries"] > 0
-
-
-test_a_failure_ends_the_run_as_on_one_machine = pytest.mark.filterwarnings("ignore::ars.BiasWarning")(
-    test_a_failure_ends_the_run_as_on_one_machine
-)
 
 
 def test_a_worker_without_the_executable_is_named(client: Any, tmp_path: Path) -> None:
@@ -168,14 +201,16 @@ def test_another_build_is_named(client: Any, nested: list[str], tmp_path: Path) 
     shutil.copy(nested[0], copy)
     with ars.cluster.simulator(client, [str(copy)], workers=2) as simulator:
         simulator.prior(10, seed=1)
-        with copy.open("ab") as file:
-            file.write(b"another build")
+        other = tmp_path / "other"
+        other.write_bytes(copy.read_bytes() + b"another build")
+        other.chmod(0o755)
+        other.replace(copy)
         with pytest.raises(ars.ArsError, match="another build on this worker"):
             simulator.prior(10, seed=1)
 
 
 def test_a_cluster_without_workers_is_not_waited_for(nested: list[str]) -> None:
-    options = {"n_workers": 0, "dashboard_address": None, "silence_logs": 50}
+    options = {"n_workers": 0, "dashboard_address": ":0", "silence_logs": 50}
     with (
         distributed.LocalCluster(**options) as cluster,
         distributed.Client(cluster) as lonely,
@@ -210,3 +245,22 @@ def test_options_that_contradict_each_other(
 ) -> None:
     assert main(["infer", *nested, "--observe", "y=1", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_the_page(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its example runs, on the cluster that is there."""
+    root = Path(__file__).resolve().parents[2]
+    [block] = re.findall(r"```python\n(.*?)```", (root / "docs/cluster.md").read_text(), flags=re.DOTALL)
+    [decay] = re.findall(r"```c\n(.*?)```", (root / "README.md").read_text(), flags=re.DOTALL)
+    (tmp_path / "decay.c").write_text(decay)
+    built = Builder(tmp_path / "built").program([tmp_path / "decay.c"], Variant(COMPILERS[0], ("-O2",)))
+    (tmp_path / "decay").symlink_to(built)
+    monkeypatch.chdir(tmp_path)
+    call = re.search(r"ars\.cluster\.posterior\(client, \[\"\./decay\"\], (.*)\)\n", block)
+    assert call is not None
+    post = ars.cluster.posterior(client, [str(built)], {"signal": 1.2}, traces=500, seed=1)
+    assert "traces=2_000, seed=1" in call[1] and '{"signal": 1.2}' in call[1]
+    assert len(post) == 500

@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 _WAIT: Final = 0.25  # seconds between two looks at the user's wish to stop
 _LOOK: Final = 2.0  # seconds between two looks at the number of workers
 _AHEAD: Final = 2  # tasks per thread of a worker: one that runs, and one that waits
+_ATTEMPTS: Final = 5  # to reach all workers
 _FRUITLESS: Final = 20  # lost tasks in a row, after which the run is given up
 
 
@@ -95,8 +96,20 @@ class Fleet:
                 f"the cluster at {self._client.scheduler.address} has no workers after {seconds:g} s: start some with "
                 "dask worker, or wait longer with startup_timeout="
             ) from None
-        self._client.register_plugin(Simulators(self.name, self.setup, version_here()), name=self.name)
+        self._install()
         self._installed = True
+
+    def _install(self) -> None:
+        """Sends the plugin. A worker lost a moment ago may still be on the scheduler's list: try again then."""
+        plugin = Simulators(self.name, self.setup, version_here())
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._client.register_plugin(plugin, name=self.name)
+                return
+            except OSError as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise HostLostError(f"the cluster's workers are lost as they come: {error}") from error
+                time.sleep(_LOOK)
 
     def lease(self) -> int:
         """For work that takes several runs: ``close`` ends it."""
