@@ -84,7 +84,7 @@ dist: setup-build $(VENV)/.requirements
 LONG_TEST = ARS_BUILD_DIR=$(CURDIR)/$(BUILD) ARS_CSIM_DIR=$(CURDIR)/$(BUILD)/csim $(VENV)/bin/python -m pytest -q
 
 chaos: setup-test install build
-	ARS_CHAOS_SECONDS=60 $(LONG_TEST) tests/system/test_chaos.py -o log_cli=true
+	ARS_CHAOS_SECONDS=60 ARS_CLUSTER=all $(LONG_TEST) tests/system/test_chaos.py tests/system/test_cluster.py -o log_cli=true
 
 inject: setup-test install build
 	ARS_INJECT=all $(LONG_TEST) tests/system/test_injection.py

@@ -208,6 +208,11 @@ class Fleet:
             self._networks = {network.digest: self._client.scatter(network, hash=False)}
         return self._networks[network.digest]
 
+    def send_again(self, shipped: Shipped | None) -> Future | None:
+        """The network, sent anew."""
+        self._networks.clear()
+        return self._network(shipped)
+
     def gather(self, function: Callable[..., Any], tasks: Sequence[Any], network: Future | None) -> list[Any]:
         """One task each for ``function(task, network)``, all at once; Ctrl-C gives them up."""
         futures = [self._client.submit(function, task, network, pure=False) for task in tasks]
@@ -298,6 +303,7 @@ class _Flight:
             raise HostLostError(f"{_FRUITLESS} tasks were lost in a row; the last one: {text}")
         self.lost.append(error)
         self._chunks.give_back(config)
+        self._network = self._fleet.send_again(self._shipped)  # it may have been in that worker's memory alone
 
     def cancel(self) -> None:
         """Gives up the tasks that are still under way."""
