@@ -285,7 +285,7 @@ def generator() -> Generator:
             NetworkSettings(30_000, 32, batch_size=128, components=5),
             traces=5000,
             traces_prior=20_000,
-            steps=4000,
+            steps=1000,
         ),
         quick=Size(
             NetworkSettings(2_000, 16, batch_size=64, components=3),
