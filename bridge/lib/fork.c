@@ -19,9 +19,16 @@
 #include "where.h"
 
 /* A directory's link count is 2 and its subdirectories: one per thread. One system call, no parsing. */
-bool ars__has_threads(void) {
+static bool sees_threads(void) {
     struct stat st;
     return stat("/proc/self/task", &st) == 0 && st.st_nlink > 3;
+}
+
+/* pthread_join returns a moment before the kernel has taken the thread off its list, and on a busy machine a moment is long. */
+bool ars__has_threads(void) {
+    const struct timespec moment = {0, 1000000};
+    for (int i = 0; i < 50 && sees_threads(); i++) nanosleep(&moment, NULL);
+    return sees_threads();
 }
 
 /* A copy of the process that we did not make would write into the trace of the one that we did. Outside a trace every call

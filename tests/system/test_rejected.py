@@ -173,9 +173,10 @@ def density_of_z(network: ProposalNetwork, x: float, y: float, z: np.ndarray) ->
         obs = network.observe({"y": torch.full((rows, 1), y)})
         zeros = torch.zeros(rows, dtype=torch.float64)
         uniform, normal, none = column(1.0, 2.0), column(0.0, 1.0), torch.full((rows,), -1)
-        start = network.inputs(obs, site("x"), zeros.long(), uniform, None, none, zeros, column())
+        nothing = (none, zeros, column())
+        start = network.inputs(obs, site("x"), zeros.long(), uniform, None, *nothing, nothing)
         _, state = network.advance(start, network.initial_state(rows))
-        then = network.inputs(obs, site("z"), zeros.long(), normal, None, site("x"), zeros + x, uniform)
+        then = network.inputs(obs, site("z"), zeros.long(), normal, None, site("x"), zeros + x, uniform, nothing)
         out, _ = network.advance(then, state)
         return np.exp(network.log_prob(out, site("z"), normal, None, torch.from_numpy(z)).numpy())
 
