@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from distributed import Client, Future, KilledWorker, wait
-from distributed.client import FutureCancelledError
+from distributed.client import FutureCancelledError, FuturesCancelledError
 
 from ars.cluster.chunks import Chunks
 from ars.cluster.shipped import recipe_of, remember
@@ -259,7 +259,7 @@ class _Flight:
             while self._chunks and len(self._flying) < _AHEAD * max(self._threads, 1):
                 config = self._chunks.next(self._threads)
                 self._flying[self._fleet.submit(config, self._shipped, self._network)] = config
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError, FuturesCancelledError):  # cancelled ones are looked at below
                 wait(list(self._flying), timeout=_WAIT, return_when="FIRST_COMPLETED")
             for future in [each for each in self._flying if each.done()]:
                 outcome = self._landed(future, self._flying.pop(future))
