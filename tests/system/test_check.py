@@ -125,6 +125,17 @@ def test_inspect_shows_what_the_data_depend_on(capsys: pytest.CaptureFixture[str
     assert shown["mini_sherpa.c:theta_loop#0/a"] == "no" and shown["phi"] == "yes"
 
 
+def test_inspect_proposes_a_policy_for_draws_without_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    built = Builder(tmp_path).program([SOURCE.with_name("unnamed.c")], Variant(COMPILERS[0], ("-O2", "-g")))
+    assert main(["inspect", "--traces", "100", "--seed", "1", "--workers", "4", str(built)]) == 0
+    shown = capsys.readouterr().out
+    assert "  --nuisance noise  (2 draws)\n" in shown
+    assert shown.count("--nuisance") == 1
+    assert re.search(r"model#1>decay#1:Normal +NORMAL .* yes\n", shown)
+    assert main(["inspect", "--traces", "100", "--seed", "1", "--workers", "4", "--nuisance", "noise", str(built)]) == 0
+    assert "noise#" not in capsys.readouterr().out
+
+
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 

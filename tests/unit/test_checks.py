@@ -41,6 +41,7 @@ def test_two_geometric_numbers_with_one_unknown_probability() -> None:
 def test_addresses_that_are_call_paths() -> None:
     assert is_unnamed("tau decay/pythia>model#1>decay#3")
     assert is_unnamed("model#1")
+    assert is_unnamed("forward#1:Normal")
     assert not is_unnamed("energy")
     assert not is_unnamed("sim.c:model#0/x")
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 __all__ = ["Rule", "is_unnamed", "propose_policy"]
 
-_PATH: Final = re.compile(r"(?:.*>)?[^>]+#\d+")  # functions with the order of the call in each
+_PATH: Final = re.compile(r"(?:.*>)?[^>]+#\d+(?::[A-Za-z]+)?")  # functions with the order of the call in each
 _ORDER: Final = re.compile(r"#\d+")
 
 
