@@ -95,6 +95,8 @@ def _processes() -> dict[int, str]:
             at = parents.get(at, 0)
         if at == me or MARK.encode() in _read(f"/proc/{pid}/environ").split(b"\0"):
             command = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            if "multiprocessing.resource_tracker" in command:  # a helper that Python ends with itself
+                continue
             found[pid] = command or ("a zombie" if stats[pid][0] == b"Z" else "a process that is ending")
     return found
 

@@ -48,10 +48,10 @@ def nothing_left_behind(own_processes: Callable[[], dict[int, str]]) -> Iterator
 
 
 def _gone(left: Callable[[], dict[int, str]]) -> bool:
-    """Whether these processes disappear in time. Python's own helper for shared resources stays as long as Python."""
+    """Whether these processes disappear in time."""
     deadline = time.monotonic() + 30.0
     while time.monotonic() < deadline:
-        if not {pid: what for pid, what in left().items() if "resource_tracker" not in what}:
+        if not left():
             return True
         time.sleep(0.05)
     pytest.fail(f"left behind: {left()}", pytrace=False)

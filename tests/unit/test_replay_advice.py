@@ -29,6 +29,10 @@ _NO_MATTER = {
     "--key",
     "--wait",
     "--insecure-loopback",
+    "--dask",  # and where it runs
+    "--tls-ca",
+    "--tls-cert",
+    "--tls-key",
     "--quiet",
     "--json",
     "--require-ess",
