@@ -8,7 +8,6 @@ that of one machine.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import secrets
 import threading
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from ars.cluster.shipped import Shipped
 
 __all__ = ["Fleet"]
-
-_log = logging.getLogger(__name__)
 
 _WAIT: Final = 0.25  # seconds between two looks at the user's wish to stop
 _LOOK: Final = 2.0  # seconds between two looks at the number of workers

@@ -101,7 +101,7 @@ def _run_group(task: _Group, network: SentNetwork | None) -> Chains | Refused:
             return run_chains(runs, asked, task.seed, runs.lease(), NoProgress())
         except ArsError as error:
             error.partial = None
-            return Refused(worker_name(worker), error, other_build=False)
+            return Refused(worker_name(worker), error)
 
 
 def joined(parts: Sequence[Chains]) -> Chains:

@@ -102,7 +102,6 @@ class Outcome(NamedTuple):
     incidents: list[Failure]
     seconds: float
     executable: str  # digest
-    worker: str
 
 
 class Refused(NamedTuple):
@@ -110,7 +109,6 @@ class Refused(NamedTuple):
 
     worker: str
     error: ArsError
-    other_build: bool
 
     def named(self) -> ArsError:
         """The error, with the worker's name."""
@@ -149,18 +147,18 @@ class Simulators(WorkerPlugin):  # type: ignore[misc]
         """Why this worker cannot take part: another libars, another executable, or none. None if it can."""
         if self.version != version_here():
             text = f"this worker has libars {version_here()}, and the client {self.version}: install the same on both"
-            return Refused(name, ArsError(text), other_build=True)
+            return Refused(name, ArsError(text))
         setup = self.setup_of_simulator
         try:
             found = digest_of(setup)
         except (ArsError, OSError) as error:
-            return Refused(name, error if isinstance(error, ArsError) else ArsError(str(error)), other_build=False)
+            return Refused(name, error if isinstance(error, ArsError) else ArsError(str(error)))
         if executable and found != executable:
             text = (
                 f"{setup.command[0]} is another build on this worker (sha256 {found[:12]} instead of "
                 f"{executable[:12]}): copy the same executable to all machines"
             )
-            return Refused(name, ArsError(text), other_build=True)
+            return Refused(name, ArsError(text))
         self.executable = found
         return None
 
@@ -201,11 +199,11 @@ def run_task(task: Task, network: SentNetwork | None) -> Outcome | Refused:
         return refused
     with plugin.exclusively() as processes:
         try:
-            return _run(task, network, plugin, processes, name)
+            return _run(task, network, plugin, processes)
         except (ArsError, OSError) as error:
             known = error if isinstance(error, ArsError) else ArsError(str(error))
             known.partial = None
-            return Refused(name, known, other_build=False)
+            return Refused(name, known)
 
 
 def worker_name(worker: Any) -> str:
@@ -220,7 +218,7 @@ def version_here() -> str:
     return f"{version('libars')}, protocol {VERSION}"
 
 
-def _run(task: Task, network: SentNetwork | None, plugin: Simulators, processes: Processes, name: str) -> Outcome:
+def _run(task: Task, network: SentNetwork | None, plugin: Simulators, processes: Processes) -> Outcome:
     begin = time.monotonic()
     runs = Runs(processes)
     config = task.config
@@ -237,7 +235,6 @@ def _run(task: Task, network: SentNetwork | None, plugin: Simulators, processes:
         list(recorder.incidents),
         time.monotonic() - begin,
         plugin.executable,
-        name,
     )
 
 

@@ -34,7 +34,7 @@ class Kitchen:
     folder : Path
         Made if it does not exist. What is there already is used.
     reporter : Reporter, optional
-        Who is told about progress (default: nobody).
+        Receives the progress of the runs (default: none).
     offline : bool, optional
         Fetch nothing (default: False).
     """
