@@ -255,9 +255,9 @@ def to_datatree(
         how["effective_sample_size"] = diagnostics.ess(default)
     if reason:
         how["empty"] = reason
-    more = {} if predicted is None else {"posterior_predictive": _simulated(predicted)}
+    more = {} if predicted is None else {"posterior_predictive": _simulated(predicted, post.observed)}
     if prior is not None:
-        more |= {"prior": _unweighted(prior), "prior_predictive": _simulated(prior)}
+        more |= {"prior": _unweighted(prior), "prior_predictive": _simulated(prior, post.observed)}
     tree = xarray.DataTree.from_dict(
         {
             # coordinates first: h5netcdf takes a time that is quadratic in the variables to write them last
@@ -272,8 +272,8 @@ def to_datatree(
     return tree
 
 
-def _simulated(drawn: Traces) -> xarray.Dataset:
-    """The observations that traces simulated. Names and dimensions are those of ``observed_data``, where they fit."""
+def _simulated(drawn: Traces, data: Mapping[str, Array]) -> xarray.Dataset:
+    """The observations that traces simulated, in the shapes of the data where they have as many numbers."""
     import xarray
 
     coordinates = {"chain": [0], "draw": np.arange(len(drawn))}
@@ -282,7 +282,7 @@ def _simulated(drawn: Traces) -> xarray.Dataset:
         plain, values = netcdf_name(name), drawn.observations[name]
         while plain in found:
             plain += "_"
-        shape = drawn.observed[name].shape if name in drawn.observed else values.shape[1:]
+        shape = data[name].shape if name in data else values.shape[1:]
         if math.prod(shape) == math.prod(values.shape[1:]):
             values = values.reshape(len(values), *shape)
         dims = tuple(f"{plain}_dim_{i}" for i in range(values.ndim - 1))
