@@ -18,20 +18,21 @@ import numpy.typing as npt
 __all__ = ["Band", "Bars", "Layer", "Line", "Points", "Rule", "chart", "ticks"]
 
 _WIDTH: Final = 360.0
-_WIDE: Final = 760.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 10.0, 10.0, 40.0
+_WIDE: Final = 860.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 14.0, 10.0, 40.0
 _LEGEND: Final = 18.0  # height of one line of the legend
 _LETTER: Final = 6.4  # width of a letter, about
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A histogram: heights between edges, from 0."""
+    """A histogram: heights between edges, from 0; filled, or its outline alone, to lie over another."""
 
     edges: npt.ArrayLike
     heights: npt.ArrayLike
     series: int = 1
     label: str = ""
+    outline: bool = False
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,10 @@ def _path(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> str:
 
 def _bars(layer: Bars, x: _Scale, y: _Scale) -> Iterator[str]:
     edges, base = x(layer.edges), float(y(0.0))
+    if layer.outline:
+        tops = np.repeat(y(layer.heights), 2)
+        yield f'<path class="line s{layer.series}" d="{_path(np.repeat(edges, 2), np.r_[base, tops, base])}"/>'
+        return
     for left, right, top in zip(edges[:-1].tolist(), edges[1:].tolist(), y(layer.heights).tolist(), strict=True):
         if base - top > 0.05:
             size = f'width="{max(right - left - 0.6, 0.4):.1f}" height="{base - top:.1f}"'
@@ -227,7 +232,7 @@ def _draw(layer: Layer, x: _Scale, y: _Scale) -> Iterator[str]:
 
 
 def _swatch(layer: Layer, x: float, y: float) -> str:
-    if isinstance(layer, (Bars, Band)):
+    if isinstance(layer, Band) or (isinstance(layer, Bars) and not layer.outline):
         kind = "fill" if isinstance(layer, Bars) else "band"
         return f'<rect class="{kind} s{layer.series}" x="{x:.1f}" y="{y - 9:.1f}" width="14" height="9"/>'
     if isinstance(layer, Points):
@@ -292,9 +297,9 @@ def chart(
     hide_y : bool
         Leave out the numbers of the y axis (default: False).
     height : float
-        In units of which the chart is 360 wide, or 760 (default: 220).
+        In units of which the chart is 360 wide, or 860 (default: 220).
     wide : bool
-        Whether it is 760 wide (default: False).
+        Whether it is 860 wide (default: False).
 
     Returns
     -------

@@ -26,6 +26,8 @@ __all__ = [
     "Tabs",
     "Text",
     "Verdict",
+    "estimate_cell",
+    "minus",
     "number_cell",
 ]
 
@@ -127,6 +129,7 @@ class Cell:
     sort: float | str | None = None
     level: Level = "plain"
     code: bool = False
+    title: str = ""  # shown when the pointer rests on it
 
     @property
     def key(self) -> str:
@@ -151,7 +154,12 @@ class Table:
     @property
     def long(self) -> bool:
         """Whether it gets a field to filter its rows, and scrolls."""
-        return len(self.rows) > 15
+        return len(self.rows) > 20
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it is only as wide as it must be."""
+        return len(self.columns) < 3
 
 
 @dataclass(frozen=True)
@@ -218,10 +226,25 @@ class Page:
         return cls(title, subtitle, verdict, tuple(each for each in sections if each is not None and each.blocks))
 
 
+def estimate_cell(value: float, error: float, level: Level = "plain") -> Cell:
+    """A number with its standard error, to as many digits as the error supports."""
+    if not error > 0.0 or not math.isfinite(value) or not math.isfinite(error):
+        return number_cell(value, ".5g", level)
+    decimals = max(1 - math.floor(math.log10(error)), 0)
+    if decimals > 9 or abs(value) >= 1e9:
+        return Cell(f"{minus(f'{value:.5g}')} ± {error:.2g}", value, level)
+    return Cell(f"{minus(f'{value:.{decimals}f}')} ± {error:.{decimals}f}", value, level)
+
+
+def minus(number: str) -> str:
+    """With a minus sign instead of a hyphen."""
+    return number.replace("-", "−")
+
+
 def number_cell(value: float, form: str = ".4g", level: Level = "plain") -> Cell:
     """A cell with a number; a dash where there is none."""
     if math.isnan(value):
         return Cell("–", math.nan, level)
     if math.isinf(value):
         return Cell("−∞" if value < 0 else "∞", value, level)
-    return Cell(format(value, form).replace("-", "−"), value, level)
+    return Cell(minus(format(value, form)), value, level)

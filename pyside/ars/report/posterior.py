@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ars.diagnostics import shown_ess
 from ars.report.given import Given
-from ars.report.page import Level, Page, Step, Verdict
+from ars.report.page import Level, Page, Step, Verdict, minus
 from ars.report.predictive import data_section
 from ars.report.run import cost_section, failures_section, run_section
 from ars.report.values import values_section
@@ -87,7 +87,7 @@ def verdict_of(post: Posterior, assessed: RunDiagnostics, given: Given) -> Verdi
         level, headline = "caution", "Trust these numbers, with a caveat"
     size = (
         f"{shown_ess(weighting.ess)} of {len(post):,} traces are effective, and {_tail(weighting)}. "
-        f"The log evidence is {weighting.log_evidence:.6g}"
+        f"The log evidence is {minus(f'{weighting.log_evidence:.6g}')}"
     )
     error = weighting.log_evidence_error
     size += f", with a standard error of {error:.2g}." if error == error else "; its standard error is unknown."

@@ -97,9 +97,9 @@ def _pictures(name: str, data: Floats, drawn: Floats, prior: Floats | None) -> C
 def _single(label: str, x: float, drawn: Floats, prior: Floats | None) -> str:
     edges = bin_edges(drawn, np.zeros(len(drawn)), prior)
     layers: list[Bars | Rule] = []
-    if prior is not None:
-        layers.append(Bars(edges, densities(prior, edges), 2, "prior predictive"))
     layers.append(Bars(edges, densities(drawn, edges), 1, "predictive"))
+    if prior is not None:
+        layers.append(Bars(edges, densities(prior, edges), 2, "prior predictive", outline=True))
     ends = (float(edges[0]), float(edges[-1]))
     if not math.isnan(x):
         layers.append(Rule(x=x, label="data"))

@@ -93,13 +93,17 @@ def cost_section(post: Posterior) -> Section:
         facts += [
             Fact("Time", _duration(stats["seconds"]), "of this run, without training"),
             Fact("Traces per second", f"{stats.get('traces_per_second', 0.0):,.0f}"),
-            Fact("Effective traces per second", f"{effective / stats['seconds']:,.3g}"),
+            Fact("Effective traces per second", _rate(effective / stats["seconds"])),
         ]
     facts.append(Fact("Continuations", f"{continuations:,}", how))
     if stats.get("requests"):
         facts.append(Fact("Proposals asked for", f"{int(stats['requests']):,}"))
     rows = [[Cell(name.replace("_", " ")), number_cell(float(value), ",.6g")] for name, value in sorted(stats.items())]
     return Section("Cost", [Facts(facts), Table("Counters", [Column("Counter", numeric=False), Column("Value")], rows)])
+
+
+def _rate(per_second: float) -> str:
+    return f"{per_second:,.0f}" if per_second >= 10.0 else f"{per_second:.2g}"
 
 
 def _duration(seconds: float) -> str:

@@ -12,7 +12,20 @@ from ars.columns import Floats
 from ars.diagnostics import normalised_weights, shown_ess
 from ars.report.charts import Bars, Rule, chart
 from ars.report.given import Given, true_values, value_columns
-from ars.report.page import Block, Cell, Chart, Charts, Column, Section, Table, Tabs, Text, number_cell
+from ars.report.page import (
+    Block,
+    Cell,
+    Chart,
+    Charts,
+    Column,
+    Level,
+    Section,
+    Table,
+    Tabs,
+    Text,
+    estimate_cell,
+    number_cell,
+)
 from ars.results.bins import bin_edges, densities
 
 if TYPE_CHECKING:
@@ -73,44 +86,35 @@ class _Shown:
     def _table(self, values: Sequence[ValueDiagnostics]) -> Table:
         with_prior = any((value.kind, value.name) in self._prior for value in values)
         with_truth = any(value.name in self._truth for value in values)
-        columns = [
-            Column("Value", numeric=False),
-            Column("Mean"),
-            Column("s.e."),
-            Column("5%"),
-            Column("50%"),
-            Column("95%"),
-        ]
+        columns = [Column("Value", numeric=False), Column("Mean ± s.e."), Column("5%"), Column("50%"), Column("95%")]
         if with_prior:
-            columns += [
-                Column("Prior mean"),
-                Column("Narrower by", help="Standard deviation of the prior over that of the posterior"),
-            ]
+            help_ = "Standard deviation of the prior over that of the posterior"
+            columns += [Column("Prior mean"), Column("Narrower by", help=help_)]
         if with_truth:
             columns += [Column("Truth"), Column("Truth at", help="Share of the posterior below the truth")]
         columns += [Column("ESS"), Column("k"), Column("Warnings", numeric=False)]
         rows = [self._row(value, with_prior, with_truth) for value in values]
+        if not any(value.warnings for value in values):
+            columns, rows = columns[:-1], [row[:-1] for row in rows]
         caption = "All values" if len(values) > _PICTURES else "Posterior estimates"
         return Table(caption, columns, rows, _LEGEND)
 
     def _row(self, value: ValueDiagnostics, with_prior: bool, with_truth: bool) -> list[Cell]:
         key = (value.kind, value.name)
-        row = [Cell(value.name, code=True), number_cell(value.mean, ".5g"), number_cell(value.mean_error, ".2g")]
+        row = [Cell(value.name, code=True), estimate_cell(value.mean, value.mean_error)]
         row += [number_cell(each.value, ".5g") for each in value.quantiles]
         if with_prior:
             before = self._prior.get(key, np.empty(0))
-            before = before[~np.isnan(before)]
+            before, spread = before[~np.isnan(before)], self._std(key)
             row.append(number_cell(float(before.mean()) if len(before) else math.nan, ".4g"))
-            row.append(
-                number_cell(float(before.std()) / self._std(key) if len(before) and self._std(key) else math.nan, ".3g")
-            )
+            row.append(number_cell(float(before.std()) / spread if len(before) and spread else math.nan, ".3g"))
         if with_truth:
             truth = self._truth.get(value.name, math.nan)
             row += [number_cell(truth, ".5g"), number_cell(self._share_below(key, truth), ".0%")]
-        k = value.specific_pareto_k
+        wrong: Level = "bad" if value.warnings else "plain"
         row.append(Cell(shown_ess(value.specific_ess), value.specific_ess))
-        row.append(number_cell(k, ".2f", "bad" if value.warnings else "plain"))
-        row.append(Cell("; ".join(value.warnings), level="bad" if value.warnings else "plain"))
+        row.append(number_cell(value.specific_pareto_k, ".2f", wrong))
+        row.append(Cell(_short(value), level=wrong, title="; ".join(value.warnings)))
         return row
 
     def _weighted(self, key: tuple[str, str]) -> tuple[Floats, Floats]:
@@ -130,6 +134,18 @@ class _Shown:
         return float(weights[x < truth].sum() + 0.5 * weights[x == truth].sum())
 
 
+def _short(value: ValueDiagnostics) -> str:
+    """The warnings in a few words."""
+    found = ["no traces"] if not value.ess else []
+    if 0.0 < min(value.ess, value.specific_ess) < 10.0:
+        found.append("few effective traces")
+    if any("unknown" in warning for warning in value.warnings):
+        found.append("k unknown")
+    if any("too large" in warning for warning in value.warnings):
+        found.append("k too large")
+    return ", ".join(found) or "; ".join(value.warnings)
+
+
 def posterior_chart(
     name: str, values: Floats, log_weights: Floats, prior: Floats | None = None, truth: float | None = None
 ) -> str:
@@ -137,11 +153,11 @@ def posterior_chart(
     edges = bin_edges(values, log_weights, prior)
     there = ~np.isnan(values) & (log_weights > -np.inf)
     layers: list[Bars | Rule] = []
-    if prior is not None and len(prior):
-        layers.append(Bars(edges, densities(prior, edges), 2, "prior"))
     if there.any():
         weights = normalised_weights(log_weights[there])
         layers.append(Bars(edges, densities(values[there], edges, weights), 1, "posterior"))
+    if prior is not None and len(prior):
+        layers.append(Bars(edges, densities(prior, edges), 2, "prior", outline=True))
     if truth is not None:
         layers.append(Rule(x=truth, label="truth"))
         edges = np.array([min(edges[0], truth), max(edges[-1], truth)])

@@ -10,7 +10,22 @@ import numpy as np
 from ars.columns import Floats
 from ars.diagnostics import normalised_weights, running_evidence, shown_ess
 from ars.report.charts import Band, Bars, Line, Rule, chart
-from ars.report.page import Block, Cell, Chart, Charts, Column, Fact, Facts, Items, Section, Table, Text, number_cell
+from ars.report.page import (
+    Block,
+    Cell,
+    Chart,
+    Charts,
+    Column,
+    Fact,
+    Facts,
+    Items,
+    Section,
+    Table,
+    Text,
+    estimate_cell,
+    minus,
+    number_cell,
+)
 from ars.results.bins import bin_edges, densities
 
 if TYPE_CHECKING:
@@ -59,7 +74,11 @@ def _facts(usual: WeightingDiagnostics, traces: int) -> list[Fact]:
             "good" if usual.ess >= 100.0 else "caution" if usual.ess >= 10.0 else "bad",
         ),
         Fact("Pareto k", shown, note, "bad" if unknown or not k < limit else "good"),
-        Fact("Log evidence", f"{usual.log_evidence:.6g}", "s.e. unknown" if math.isnan(error) else f"s.e. {error:.2g}"),
+        Fact(
+            "Log evidence",
+            minus(f"{usual.log_evidence:.6g}"),
+            "s.e. unknown" if math.isnan(error) else f"s.e. {error:.2g}",
+        ),
         Fact("Weights that are 0", f"{usual.zero_share:.1%}", "of the traces"),
     ]
 
@@ -124,8 +143,7 @@ def _convergence(log_weights: Floats) -> Chart:
 def _table(assessed: RunDiagnostics) -> Table:
     columns = [
         Column("Weighting", numeric=False),
-        Column("Log evidence"),
-        Column("s.e."),
+        Column("Log evidence ± s.e."),
         Column("ESS", help="Effective traces"),
         Column("k", help="Pareto k"),
         Column("Zero weights"),
@@ -134,8 +152,7 @@ def _table(assessed: RunDiagnostics) -> Table:
     rows = [
         [
             Cell(f"{each.method} (default)" if each.method == assessed.method else each.method),
-            number_cell(each.log_evidence, ".6g"),
-            number_cell(each.log_evidence_error, ".2g"),
+            estimate_cell(each.log_evidence, each.log_evidence_error),
             Cell(shown_ess(each.ess), each.ess),
             number_cell(each.pareto_k, ".2f", "plain" if each.trusted else "bad"),
             number_cell(each.zero_share, ".1%"),
@@ -158,11 +175,8 @@ def loops_section(post: Posterior) -> Section | None:
         Column("Entries"),
         Column("Tries", help="Mean number of tries per entry"),
         Column("p(A)", help="Acceptance probability of a try under the prior"),
-        Column("s.e."),
         Column("q(A)", help="Acceptance probability of a try under the proposal"),
-        Column("s.e."),
         Column("S_pq", help="At 1 or more, naive weights have infinite variance (Theorem 1)"),
-        Column("s.e."),
         Column("Naive weights", numeric=False),
         Column("Budget", numeric=False, help="M runs under the prior, and R runs or N tries under the proposal"),
         Column("Estimated", help="Entries with estimates"),
@@ -193,12 +207,9 @@ def _loop(loop: LoopSummary) -> list[Cell]:
         Cell(loop.address, code=True),
         number_cell(loop.entries, ",d"),
         number_cell(loop.mean_tries, ".3g"),
-        number_cell(loop.p_accept, ".4g"),
-        number_cell(loop.p_accept_error, ".2g"),
-        number_cell(loop.q_accept, ".4g"),
-        number_cell(loop.q_accept_error, ".2g"),
-        number_cell(loop.s_pq, ".4g"),
-        number_cell(loop.s_pq_error, ".2g"),
+        estimate_cell(loop.p_accept, loop.p_accept_error),
+        estimate_cell(loop.q_accept, loop.q_accept_error),
+        estimate_cell(loop.s_pq, loop.s_pq_error),
         Cell(verdict, level="bad" if infinite else "plain"),
         Cell(loop.budget),
         number_cell(loop.estimated, ",d"),
