@@ -48,7 +48,16 @@ MAY_IMPORT = {
     },
     "ars.checks": {"ars", "ars.inference", "ars.mcmc", "ars.results", "ars.runtime"},
     "ars.report": {"ars", "ars.results", "ars.runtime", "ars.store"},
-    "ars.cli": {"ars", "ars.checks", "ars.inference", "ars.mcmc", "ars.results", "ars.store", "ars.toolchain"},
+    "ars.cli": {
+        "ars",
+        "ars.checks",
+        "ars.inference",
+        "ars.mcmc",
+        "ars.report",
+        "ars.results",
+        "ars.store",
+        "ars.toolchain",
+    },
     "ars_lab": {"ars", "ars.network", "ars.proposers", "ars.report", "ars.store", "ars.toolchain"},
 }
 BELOW = {"ars_lab", "ars.cli"}  # nobody imports these, at any time
