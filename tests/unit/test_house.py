@@ -47,7 +47,7 @@ MAY_IMPORT = {
         "ars.wire",
     },
     "ars.checks": {"ars", "ars.inference", "ars.mcmc", "ars.results", "ars.runtime"},
-    "ars.report": {"ars", "ars.results", "ars.runtime", "ars.store"},
+    "ars.report": {"ars", "ars.mcmc", "ars.results", "ars.runtime", "ars.store"},
     "ars.cli": {
         "ars",
         "ars.checks",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ars.cli.options import add_continuations, add_out, add_seed, at_least, limits
+from ars.cli.report_words import add_report, command_of
 
 if TYPE_CHECKING:
     from ars.progress import Progress
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--publish", type=Path, metavar="DIR", help="copy pages, figures and tables there as well, without the stages"
     )
+    add_report(parser, "a report of all experiments, figures included,")
     parser.add_argument(
         "--no-resume",
         dest="resume",
@@ -73,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings.with_runs(arguments.repeats, arguments.traces)
     chosen = [name for name in _EXPERIMENTS if arguments.experiment in (name, "all") and name in EXPERIMENTS]
     wrong = []
+    pages: dict[str, Path] = {}
     for name in chosen:
         work = Workspace(
             arguments.out / name,
@@ -88,6 +91,13 @@ def run(arguments: argparse.Namespace) -> int:
         for problem in outcome.problems:
             print(f"{name}: {problem}", file=sys.stderr)
         wrong += outcome.problems
+        pages[name] = outcome.page
+    if arguments.report is not None:
+        from ars.report.render import write
+        from ars_lab.reproduce.report import reproduce_page
+
+        write(reproduce_page(pages, wrong, command_of(arguments)), arguments.report)
+        print(f"report: {arguments.report}")
     return 1 if wrong else 0
 
 
