@@ -91,9 +91,9 @@ def make_wheel(sdist: Path, python: Path, out: Path) -> Path:
             archive.extractall(folder, filter="data")
         [source] = folder.iterdir()
         run(python, "-m", "venv", folder / "venv")
-        pip = [folder / "venv" / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps"]
+        pip = [str(folder / "venv" / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "wheel"]
         constraints = str(ROOT / "constraints.txt")
-        run(*pip, "--wheel-dir", folder / "made", source, PIP_CONSTRAINT=constraints)
+        run(*pip, "--no-deps", "--wheel-dir", folder / "made", source, PIP_CONSTRAINT=constraints)
         [made] = (folder / "made").glob("libars-*.whl")
         return Path(shutil.move(made, out / made.name))
 
