@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 from build_helpers import COMPILERS, Builder, Variant
+from cluster_tools import DATA, assert_same, gone
 
 import ars
 from ars.cli import main
-from ars.columns import HOW, Columns
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
 import ars.cluster  # noqa: E402
@@ -26,7 +26,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 WORKERS = 2
 KILLS = os.environ.get("ARS_CLUSTER") == "all"
-DATA = {"y": 0.7}
 PROPOSALS: dict[str, Any] = {"b": lambda t: ars.Normal(0.4 * t["a"], 1.1)}
 
 
@@ -37,46 +36,19 @@ def client(own_processes: Callable[[], dict[int, str]]) -> Iterator[Any]:
     options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
     with distributed.LocalCluster(n_workers=WORKERS, **options) as cluster, distributed.Client(cluster) as made:
         yield made
-    assert _gone(lambda: {pid: what for pid, what in own_processes().items() if pid not in before})
+    assert gone(lambda: {pid: what for pid, what in own_processes().items() if pid not in before})
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(own_processes: Callable[[], dict[int, str]]) -> Iterator[None]:
     """In place of the check of all other tests, which would find the cluster: no simulator outlives its run."""
     yield
-    assert _gone(lambda: {pid: what for pid, what in own_processes().items() if "ars-host" in what})
-
-
-def _gone(left: Callable[[], dict[int, str]]) -> bool:
-    """Whether these processes disappear in time."""
-    deadline = time.monotonic() + 30.0
-    while time.monotonic() < deadline:
-        if not left():
-            return True
-        time.sleep(0.05)
-    pytest.fail(f"left behind: {left()}", pytrace=False)
+    assert gone(lambda: {pid: what for pid, what in own_processes().items() if "ars-host" in what})
 
 
 @pytest.fixture
 def nested(csim: Callable[[str], str]) -> list[str]:
     return [csim("nested")]
-
-
-def assert_same(one: Any, other: Any) -> None:
-    """The same traces, apart from how they were computed."""
-    names = [site.address for site in one.sites], [site.address for site in other.sites]
-    for column in Columns._fields:
-        a, b = getattr(one.columns, column), getattr(other.columns, column)
-        assert len(a) == len(b), column
-        for field in a.dtype.names or ():
-            if field in HOW.get(column, ()):
-                continue
-            if field == "site":
-                assert [names[0][i] for i in a[field]] == [names[1][i] for i in b[field]]
-            else:
-                assert np.array_equal(a[field], b[field], equal_nan=a[field].dtype.kind == "f"), (column, field)
-        if a.dtype.names is None:
-            assert np.array_equal(a, b, equal_nan=True), column
 
 
 @pytest.fixture(scope="module")

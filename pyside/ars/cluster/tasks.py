@@ -7,6 +7,7 @@ later too, and takes it down when the run is over or the worker ends, which ends
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import tempfile
@@ -21,7 +22,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 from ars._native import VERSION
 from ars.columns import Columns, Site
-from ars.errors import ArsError
+from ars.errors import ArsError, NetworkError
 from ars.extras import one_torch_thread
 from ars.failures import Failure
 from ars.inference.options import PosteriorOptions
@@ -39,7 +40,18 @@ from ars.wire import RunConfig
 if TYPE_CHECKING:
     from ars.network.facade import Network
 
-__all__ = ["Outcome", "Recipe", "Refused", "SentNetwork", "Simulators", "Task", "digest_of", "run_task", "worker_name"]
+__all__ = [
+    "Executable",
+    "Outcome",
+    "Recipe",
+    "Refused",
+    "SentNetwork",
+    "Simulators",
+    "Task",
+    "run_task",
+    "version_here",
+    "worker_name",
+]
 
 
 @dataclass(frozen=True)
@@ -76,14 +88,20 @@ class SentNetwork:
             with open(path, "rb") as file:
                 return SentNetwork(file.read(), network.network.observer.user_modules)
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         return hashlib.sha256(self.file).hexdigest()
 
-    def network(self) -> Network:
-        """As it was."""
+    def network(self, digest: str) -> Network:
+        """As it was; a NetworkError if these are not the bytes with this digest."""
         from ars.network.facade import Network
 
+        found = hashlib.sha256(self.file).hexdigest()  # of what is here, not of what was sent
+        if found != digest:
+            raise NetworkError(
+                f"the network is another one here (sha256 {found[:12]} instead of {digest[:12]}): it was damaged on "
+                "its way, or replaced during the run"
+            )
         with tempfile.TemporaryDirectory(prefix="ars-") as folder:
             path = os.path.join(folder, "network.safetensors")
             with open(path, "wb") as file:
@@ -116,11 +134,24 @@ class Refused(NamedTuple):
         return self.error
 
 
-def digest_of(setup: Setup) -> str:
-    """A digest of the executable as this machine has it."""
-    path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+class Executable:
+    """The executable as this machine has it. It is read again only if another file is there, or it has changed."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._known: tuple[tuple[object, ...], str] = ((), "")
+
+    def digest(self) -> str:
+        """SHA-256 of its content. Raises LaunchError or OSError if there is none that can be started."""
+        setup = self._setup
+        path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
+        with open(path, "rb") as file:
+            about = os.fstat(file.fileno())
+            # ctime: a file that was copied over keeps its inode, and may get its size and time of before
+            key = (path, about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+            if key != self._known[0]:
+                self._known = (key, hashlib.file_digest(file, "sha256").hexdigest())
+        return self._known[1]
 
 
 class Simulators(WorkerPlugin):  # type: ignore[misc]
@@ -132,6 +163,7 @@ class Simulators(WorkerPlugin):  # type: ignore[misc]
         self.version = version
         self.executable = ""  # digest of the executable on this worker
         self._lock: Any = None  # made on the worker: a lock cannot be sent
+        self._file = Executable(setup)
         self._processes: Processes | None = None
         self._network: tuple[str, Network | None] = ("", None)
 
@@ -150,7 +182,7 @@ class Simulators(WorkerPlugin):  # type: ignore[misc]
             return Refused(name, ArsError(text))
         setup = self.setup_of_simulator
         try:
-            found = digest_of(setup)
+            found = self._file.digest()
         except (ArsError, OSError) as error:
             return Refused(name, error if isinstance(error, ArsError) else ArsError(str(error)))
         if executable and found != executable:
@@ -173,7 +205,7 @@ class Simulators(WorkerPlugin):  # type: ignore[misc]
     def network(self, digest: str, sent: SentNetwork | None) -> Network | None:
         """The network with this digest, made of what was sent unless it is here already."""
         if digest != self._network[0]:
-            self._network = (digest, None if sent is None else sent.network())
+            self._network = (digest, None if sent is None else sent.network(digest))
         return self._network[1]
 
 
