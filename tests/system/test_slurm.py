@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import pytest
 from cluster_tools import DATA, assert_same, gone
 
 import ars
-from ars.cli import main
+from ars.cli import _parser, main
 
 pytest.importorskip("distributed", reason="needs the extra cluster")
 pytest.importorskip("dask_jobqueue", reason="needs the extra slurm")
@@ -225,3 +226,18 @@ def test_certificates_are_not_overwritten(tmp_path: Path, capsys: pytest.Capture
     assert main(["cluster", "certificates", str(tmp_path / "tls")]) == 1
     assert "there already" in capsys.readouterr().err
     assert (tmp_path / "tls/key.pem").read_bytes() == key
+
+
+def test_the_page_names_options_that_there_are() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "cluster.md").read_text()
+    parser = _parser()
+    known = {"--nthreads", "--protocol", "--tls-ca-file", "--constraint"}  # of dask and of sbatch
+    waiting = [parser]
+    while waiting:
+        for action in waiting.pop()._actions:
+            known |= set(action.option_strings)
+            if isinstance(action, argparse._SubParsersAction):
+                waiting += action.choices.values()
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page)) <= known
+    slurm = set(re.findall(r"`(--[a-z-]+)", page[page.index("| option |") : page.index("## TLS")]))
+    assert {"--nodes", "--cores", "--memory", "--walltime", "--account", "--interface", "--setup", "--wait"} <= slurm
