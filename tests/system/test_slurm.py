@@ -77,7 +77,8 @@ def test_a_command_runs_on_two_nodes_and_nothing_is_left(
     command = [ARS, "infer", nested, *INFER, "--out", str(out)]
     done = subprocess.run([*words, "--", *command], capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
-    assert "scheduler tls://" in done.stdout and "2 of 2 nodes: ready" in done.stderr
+    assert "scheduler tls://" in done.stderr and "2 of 2 nodes: ready" in done.stderr
+    assert "effective traces" in done.stdout and "nodes" not in done.stdout  # the command's own
     assert len(slurm.scripts()) == 2
     for script in slurm.scripts():
         assert "#SBATCH -A physics" in script and "#SBATCH --cpus-per-task=2" in script and "#SBATCH --mem=1G" in script
@@ -164,6 +165,15 @@ def test_a_machine_without_slurm(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert main(["cluster", "slurm", "--nodes", "1", *NODE]) == 1
     assert "sbatch, squeue, scancel not found on the PATH" in capsys.readouterr().err
+
+
+def test_a_folder_that_a_job_script_cannot_name(
+    slurm: Slurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (blank := tmp_path / "my runs").mkdir()
+    assert main(["cluster", "slurm", "--nodes", "1", *NODE, "--shared", str(blank)]) == 1
+    assert "choose another one with --shared" in capsys.readouterr().err
+    assert not slurm.scripts()
 
 
 # ---- what is asked for -----------------------------------------------------------------------------------------------

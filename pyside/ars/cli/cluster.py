@@ -182,7 +182,8 @@ def _slurm(arguments: argparse.Namespace) -> int:
     with _told_to_end(), _published(arguments.scheduler_file) as publish, open_slurm(options, _say) as nodes:
         try:
             publish(nodes)
-            print(f"scheduler {nodes.address}; use it with --dask {arguments.scheduler_file or nodes.file}", flush=True)
+            place = f"scheduler {nodes.address}; use it with --dask {arguments.scheduler_file or nodes.file}"
+            print(place, file=sys.stderr if arguments.command_line else sys.stdout, flush=True)  # stdout: the command's
             nodes.arrive(arguments.at_least, arguments.wait, _say)
             _say(f"{nodes.count()} of {options.nodes} nodes: ready")
             if arguments.command_line:

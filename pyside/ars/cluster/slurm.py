@@ -11,6 +11,7 @@ import json
 import math
 import os
 import secrets
+import shlex
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -310,7 +311,11 @@ def open_slurm(options: SlurmOptions, say: Say) -> Iterator[Nodes]:
     name = f"ars-{secrets.token_hex(4)}"
     SlurmQueue(name).check()
     with contextlib.ExitStack() as stack:
-        where = Path.cwd() if options.shared is None else options.shared
+        where = Path.cwd() if options.shared is None else options.shared.absolute()
+        if shlex.quote(str(where)) != str(where):  # dask-jobqueue writes paths into the script as they are
+            raise LaunchError(
+                f"{where}: job scripts cannot name a folder with such a path; choose another one with --shared"
+            )
         try:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".ars-slurm-", dir=where))
             nodes = Nodes(options, Path(folder), name)
