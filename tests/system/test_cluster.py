@@ -318,8 +318,9 @@ def test_a_module_that_workers_do_not_have_is_named(client: Any, nested: list[st
     try:
         import only_here  # type: ignore[import-not-found]
 
-        with pytest.raises(ars.ArsError, match=r"could not begin its task: ModuleNotFoundError.*only_here"):
+        with pytest.raises(ars.ArsError, match=r"worker tcp://.*cannot load.*No module named 'only_here'"):
             ars.cluster.posterior(client, nested, DATA, 50, proposals={"b": only_here.propose}, workers=2)
+        assert len(client.nthreads()) == WORKERS  # none was lost for it
     finally:
         sys.path.remove(str(tmp_path))
         sys.modules.pop("only_here", None)

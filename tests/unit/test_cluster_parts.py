@@ -157,6 +157,6 @@ def test_an_executable_is_read_again_only_if_it_changed(tmp_path: Path, monkeypa
 
 
 def test_a_network_that_is_not_the_one_that_was_sent() -> None:
-    sent = SentNetwork(b"bytes of another network", {})
+    sent = SentNetwork(b"bytes of another network", b"")
     with pytest.raises(ars.NetworkError, match="another one here"):
         sent.network("0" * 64)

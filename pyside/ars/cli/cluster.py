@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "slurm", help=_SLURM, description=_SLURM, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     _add_slurm(slurm)
+    _add_place(slurm)
     slurm.set_defaults(what=_slurm)
     text = "Make an authority and a certificate for a cluster with TLS, with openssl."
     certificates = kinds.add_parser("certificates", help=text, description=text)
@@ -100,6 +101,9 @@ def _add_slurm(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder that all nodes see, for certificates and logs (default: the current one)",
     )
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
     net = parser.add_argument_group("network")
     net.add_argument("--interface", metavar="NAME", help="network interface of scheduler and workers, e.g. ib0")
     net.add_argument("--host", metavar="ADDRESS", help="address of the scheduler that nodes can reach (default: found)")

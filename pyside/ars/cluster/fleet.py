@@ -22,7 +22,7 @@ from distributed.client import FutureCancelledError, FuturesCancelledError
 from ars.cluster.chunks import Chunks, Piece
 from ars.cluster.flight import Flight
 from ars.cluster.shipped import recipe_of, remember
-from ars.cluster.tasks import Executable, Outcome, SentNetwork, Simulators, Task, run_task, version_here
+from ars.cluster.tasks import Executable, Outcome, SentNetwork, Simulators, Task, packed, run_task, version_here
 from ars.columns import Site
 from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
 from ars.proposers import Proposer
@@ -254,5 +254,5 @@ class Fleet:
     def submit(self, config: RunConfig, shipped: Shipped | None, network: Future | None) -> Future:
         """Sends a task."""
         recipe = None if shipped is None else shipped.recipe
-        task = Task(self.name, config, recipe, self.executable)
+        task = packed(Task(self.name, config, recipe, self.executable))
         return self._client.submit(run_task, task, network, pure=False, key=f"{self.name}-{secrets.token_hex(8)}")

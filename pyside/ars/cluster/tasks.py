@@ -13,12 +13,13 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distributed import get_worker
 from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.protocol import pickle
 
 from ars._native import VERSION
 from ars.columns import Columns, Site
@@ -48,7 +49,9 @@ __all__ = [
     "SentNetwork",
     "Simulators",
     "Task",
+    "packed",
     "run_task",
+    "unpacked",
     "version_here",
     "worker_name",
 ]
@@ -77,7 +80,7 @@ class SentNetwork:
     """A network as bytes, with the user's own modules if it has any: those are code, which no file of ours holds."""
 
     file: bytes
-    embeddings: Mapping[str, Any]
+    embeddings: bytes  # packed
 
     @staticmethod
     def of(network: Network) -> SentNetwork:
@@ -86,7 +89,7 @@ class SentNetwork:
             path = os.path.join(folder, "network.safetensors")
             network.save(path)
             with open(path, "rb") as file:
-                return SentNetwork(file.read(), network.network.observer.user_modules)
+                return SentNetwork(file.read(), packed(dict(network.network.observer.user_modules)))
 
     @functools.cached_property
     def digest(self) -> str:
@@ -106,7 +109,24 @@ class SentNetwork:
             path = os.path.join(folder, "network.safetensors")
             with open(path, "wb") as file:
                 file.write(self.file)
-            return Network.load(path, embeddings=self.embeddings or None)
+            return Network.load(path, embeddings=unpacked(self.embeddings) or None)
+
+
+def packed(thing: object) -> bytes:
+    """For ``unpacked``. Code of the user's goes in this form: a worker that lacks its module would else fail where Dask
+    reads messages, and be lost."""
+    return bytes(pickle.dumps(thing))
+
+
+def unpacked(data: bytes) -> Any:
+    """What was packed; an ArsError if it cannot be made here."""
+    try:
+        return pickle.loads(data)
+    except Exception as error:
+        raise ArsError(
+            f"this worker cannot load the code that comes with the run ({type(error).__name__}: {error}): workers need "
+            "the client's modules"
+        ) from error
 
 
 class Outcome(NamedTuple):
@@ -209,13 +229,13 @@ class Simulators(WorkerPlugin):  # type: ignore[misc]
         return self._network[1]
 
 
-def run_task(task: Task, network: SentNetwork | None) -> Outcome | Refused:
+def run_task(data: bytes, network: SentNetwork | None) -> Outcome | Refused:
     """Run a range of traces on this worker.
 
     Parameters
     ----------
-    task : Task
-        What to do.
+    data : bytes
+        The Task, packed.
     network : SentNetwork or None
         The network that proposes.
 
@@ -226,16 +246,17 @@ def run_task(task: Task, network: SentNetwork | None) -> Outcome | Refused:
     """
     worker = get_worker()
     name = worker_name(worker)
-    plugin: Simulators = worker.plugins[task.plugin]
-    if (refused := plugin.unfit(name, task.executable)) is not None:
-        return refused
-    with plugin.exclusively() as processes:
-        try:
+    try:
+        task: Task = unpacked(data)
+        plugin: Simulators = worker.plugins[task.plugin]
+        if (refused := plugin.unfit(name, task.executable)) is not None:
+            return refused
+        with plugin.exclusively() as processes:
             return _run(task, network, plugin, processes)
-        except (ArsError, OSError) as error:
-            known = error if isinstance(error, ArsError) else ArsError(str(error))
-            known.partial = None
-            return Refused(name, known)
+    except (ArsError, OSError) as error:
+        known = error if isinstance(error, ArsError) else ArsError(str(error))
+        known.partial = None
+        return Refused(name, known)
 
 
 def worker_name(worker: Any) -> str:
