@@ -271,6 +271,7 @@ PROGRAMS: dict[str, Callable[[Ranks], Outcome]] = {
 def killed(ranks: Ranks, directory: Path) -> Outcome:
     """The second rank is killed; the first writes checkpoints."""
     first = ranks.share.rank == 0
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun would not let it write what it found
     callbacks = Callbacks(checkpoint=(lambda s: save_training(directory / "t.safetensors", s)) if first else None)
     source = Disturbed(ranks.share, lambda: os.kill(os.getpid(), signal.SIGKILL))
     return outcome(ranks, source, callbacks=callbacks)

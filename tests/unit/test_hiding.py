@@ -93,6 +93,11 @@ def test_masks_depend_on_the_seed_and_the_place_alone() -> None:
         assert np.isnan(x).any()
         np.testing.assert_array_equal(x[~np.isnan(x)], full[name][~np.isnan(x)])
     assert hidden(batch, 0.0, 7, TRAINED_ON, 640) is batch
+    some = batch._replace(
+        observation={name: x[10:30] for name, x in batch.observation.items()}, site=batch.site[:, 10:30]
+    )
+    for name, x in seen(hidden(some, 0.5, 7, TRAINED_ON, 640, Rows(10, batch.traces))).items():  # a share of the batch
+        np.testing.assert_array_equal(x, first[name][10:30])
 
 
 def test_seeds_of_64_bits_and_trees_will_do() -> None:

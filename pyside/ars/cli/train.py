@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from ars.simulator import Simulator
     from ars.store.shards import Recording
 
-_UNTIL_IT_IS_SAID = 2.0  # seconds: torchrun ends all processes when one has failed; the first may still want to say why
+_UNTIL_IT_IS_SAID = 1.0  # seconds: until a quiet process ends, and torchrun with it the others
 
 HELP = "Train a proposal network on a simulator's prior traces."
 
@@ -79,7 +82,7 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Of the processes that torchrun starts, the first one speaks for all."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("RANK", "0") == "0":
+    if not _under_torchrun() or os.environ.get("RANK", "0") == "0":
         print(_trained(arguments))
         return 0
     arguments.quiet = True
@@ -95,6 +98,21 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _under_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+@contextlib.contextmanager
+def _last_words() -> Iterator[None]:
+    """torchrun ends all processes when one has failed: an error that is on its way is reported nevertheless."""
+    try:
+        yield
+    except BaseException:
+        if _under_torchrun():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise
+
+
 def _trained(arguments: argparse.Namespace) -> str:
     """Trains; what there is to say about it."""
     from ars.errors import ArsError
@@ -106,7 +124,7 @@ def _trained(arguments: argparse.Namespace) -> str:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise UsageError("--record is for one process: run ars record first, then torchrun")
     config = TrainingConfig(**given_settings(arguments, TrainingConfig))
-    with open_simulator(arguments) as sim:
+    with open_simulator(arguments) as sim, _last_words():
         try:
             if arguments.record is not None:
                 print(_record(sim, arguments, config))

@@ -193,10 +193,16 @@ class Group:
         return float(sum(other for other, _ in every))
 
     def start_alike(self, network: nn.Module) -> None:
-        tensors = {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
-        first = self.gather(tensors if self.share.rank == 0 else None)[0]
-        if first is not None and self.share.rank:
-            network.load_state_dict(first)
+        tensors = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
+        shapes = repr([(name, tuple(tensor.shape)) for name, tensor in tensors.items()])
+        if len(set(self.gather(hashlib.sha256(shapes.encode()).digest()))) > 1:
+            raise TrainingError("the ranks have networks of different sizes: modules of your own must be alike")
+        self._apart = True
+        with self._connected():
+            for tensor in tensors.values():
+                dist.broadcast(tensor, dist.get_global_rank(self._words, 0), group=self._words)
+        self._apart = False
+        network.load_state_dict(tensors)
 
     def check_alike(self, network: nn.Module) -> None:
         digests = self.gather(_digest(network))
