@@ -61,7 +61,7 @@ def test_two_ranks_have_the_loss_curve_of_one_process(found: Found, name: str) -
 
 
 def test_a_training_goes_on_with_another_number_of_ranks(found: Found) -> None:
-    """Interrupted on two ranks, of which the first gets the signal, and resumed by one process, and the other way round."""
+    """Interrupted on two ranks, by a signal to the first, and resumed by one process; and the other way round."""
     words = f"RunInterrupted: the training was interrupted after {rank_scripts.HALF} of 601 traces"
     assert [each["error"] for each in found["halted"]] == [
         f"{words}; it can be resumed",
