@@ -2,15 +2,20 @@
 
     python -m ars_lab.ranks [--ranks 2] [--batches 60] [--simulators DIR]
 
-Each case is trained by ``ars train`` on one core, then by ``torchrun -m ars train`` with one core per rank, in turns.
-The rate is that of the file's history, from the first evaluation to the last: starting does not count. Simulators
-share the cores with what they train.
+Each case is trained by one ``ars train``, then by several that are ranks, in turns, each on a core of its own, which
+it shares with its simulator. The rate is that of the file's history, from the first evaluation to the last: starting
+does not count.
+
+Ranks get the environment that torchrun would give them, but are started here: torchrun puts each into a session of its
+own, which Linux schedules as a group of its own (autogroup), so a measurement that has been given priority would lose
+it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -21,6 +26,7 @@ from typing import NamedTuple
 
 import ars
 from ars_lab.bench.measure import find_simulator
+from ars_lab.bench.results import BenchError
 
 __all__ = ["Case", "main", "rate"]
 
@@ -57,16 +63,31 @@ def rate(case: Case, ranks: int, batches: int, directory: Path, simulators: str 
             with ars.Simulator([executable]) as simulator:
                 simulator.record(min(batches, 40) * case.batch, data, seed=2)
         words += ["--data", str(data)]
-    launcher = ["torch.distributed.run", "--nproc-per-node", str(ranks), "-m"] if ranks > 1 else []
-    cores = sorted(os.sched_getaffinity(0))[:ranks]
-    command = [sys.executable, "-m", *launcher, "ars", "train", *words]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        ["taskset", "-c", ",".join(map(str, cores)), *command], check=True, env=environment, stdout=subprocess.DEVNULL
-    )
+    _run([sys.executable, "-m", "ars", "train", *words], ranks)
     history = ars.Network.load(out).history
     first, last = history[0], history[-1]
     return float((last.traces - first.traces) / (last.seconds - first.seconds))
+
+
+def _run(command: Sequence[str], ranks: int) -> None:
+    """The command once per rank, on cores 0, 1 and so on; returns when all have ended."""
+    cores = sorted(os.sched_getaffinity(0))
+    together = {"TORCHELASTIC_RUN_ID": "measured", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    started = []
+    for rank in range(ranks):
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
+        environment = os.environ | {"OMP_NUM_THREADS": "1"} | (together | place if ranks > 1 else {})
+        words = ["taskset", "-c", str(cores[rank]), *command]
+        started.append(subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL))
+    codes = [process.wait() for process in started]
+    if any(codes):
+        raise BenchError(f"the training ended with {codes}")
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
