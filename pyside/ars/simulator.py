@@ -524,6 +524,7 @@ class Simulator:
         on_failure: OnFailure = ON_FAILURE,
         checkpoint_every: float = CHECKPOINT_EVERY,
         tensorboard: str | os.PathLike[str] | None = None,
+        device: str = "cpu",
     ) -> Network:
         """Trains a proposal network on traces of the prior, fresh ones or those of a folder that ``record`` wrote.
 
@@ -557,8 +558,16 @@ class Simulator:
             Seconds between two writes of ``out`` (default: 120 s).
         tensorboard : path, optional
             Folder for the logs of TensorBoard (default: none).
+        device : {"cpu", "cuda", "cuda:N"}
+            Where the network is computed (default: "cpu").
         progress : bool or Progress, optional
             True shows a progress bar on stderr (default: none).
+
+        Notes
+        -----
+        In processes started by torchrun, or with an initialised ``torch.distributed`` process group, all ranks train
+        one network together: each draws a share of every batch. The first rank writes ``out`` and shows the progress;
+        all return the same network.
 
         Returns
         -------
@@ -568,7 +577,7 @@ class Simulator:
         Raises
         ------
         TrainingError
-            If the loss is not finite.
+            If the loss is not finite, or another rank cannot go on (``RankLostError`` if it has ended).
         StorageError
             If ``out`` cannot be written.
         RunInterrupted
@@ -604,6 +613,7 @@ class Simulator:
             threads=threads,
             progress=progress,
             tensorboard=tensorboard,
+            device=device,
         )
 
     @renamed(n="traces", directory="out")

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +30,8 @@ from ars.config import NetworkConfig, TrainingConfig
 if TYPE_CHECKING:
     from ars.simulator import Simulator
     from ars.store.shards import Recording
+
+_UNTIL_IT_IS_SAID = 1.0  # seconds: until a quiet process ends, and torchrun with it the others
 
 HELP = "Train a proposal network on a simulator's prior traces."
 
@@ -57,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_on_failure(parser)
     parser.add_argument("--threads", type=at_least(1), metavar="N", help="of torch (default: all cores)")
+    parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda or cuda:N (default: cpu)")
     parser.add_argument("--tensorboard", type=Path, metavar="DIR", help="write curves for TensorBoard")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
@@ -73,13 +81,50 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Of the processes that torchrun starts, the first one speaks for all."""
+    if not _under_torchrun() or os.environ.get("RANK", "0") == "0":
+        print(_trained(arguments))
+        return 0
+    arguments.quiet = True
+    try:
+        _trained(arguments)
+    except BaseException as error:
+        from ars.network.train.ranks import reported_by_first
+
+        if not reported_by_first(error):
+            raise
+        time.sleep(_UNTIL_IT_IS_SAID)
+        return 1
+    return 0
+
+
+def _under_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+@contextlib.contextmanager
+def _last_words() -> Iterator[None]:
+    """torchrun ends all processes when one has failed: an error that is on its way is reported nevertheless."""
+    try:
+        yield
+    except BaseException:
+        if _under_torchrun():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise
+
+
+def _trained(arguments: argparse.Namespace) -> str:
+    """Trains; what there is to say about it."""
     from ars.errors import ArsError
 
     check_simulator(arguments)
-    if arguments.record is not None and arguments.data is None:
-        raise UsageError("--record needs --data, the folder for the traces")
+    if arguments.record is not None:
+        if arguments.data is None:
+            raise UsageError("--record needs --data, the folder for the traces")
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise UsageError("--record is for one process: run ars record first, then torchrun")
     config = TrainingConfig(**given_settings(arguments, TrainingConfig))
-    with open_simulator(arguments) as sim:
+    with open_simulator(arguments) as sim, _last_words():
         try:
             if arguments.record is not None:
                 print(_record(sim, arguments, config))
@@ -94,14 +139,13 @@ def run(arguments: argparse.Namespace) -> int:
                 threads=arguments.threads,
                 on_failure=arguments.on_failure,
                 tensorboard=arguments.tensorboard,
+                device=arguments.device,
             )
         except ArsError:  # some are ValueErrors too, but not for what was typed
             raise
         except ValueError as error:
             raise UsageError(str(error)) from error
-    print(network)
-    print(f"{network.history}\nseed {network.training['seed']}; written to {arguments.out}")
-    return 0
+    return f"{network}\n{network.history}\nseed {network.training['seed']}; written to {arguments.out}"
 
 
 def _record(sim: Simulator, arguments: argparse.Namespace, config: TrainingConfig) -> Recording:
