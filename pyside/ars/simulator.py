@@ -45,6 +45,7 @@ from ars.runtime.limits import Limits
 from ars.runtime.processes import Processes
 from ars.runtime.remote import Announce, listen_at
 from ars.runtime.setup import Setup
+from ars.store.recordings import Folders
 from ars.store.shards import SHARD_TRACES, Recording, record
 
 if TYPE_CHECKING:
@@ -502,7 +503,7 @@ class Simulator:
         lstm_depth: int | None = None,
         batch_size: int | None = None,
         seed: int | None = None,
-        data: str | os.PathLike[str] | None = None,
+        data: Folders | None = None,
         out: str | os.PathLike[str] | None = None,
         resume: bool = False,
         progress: bool | Progress | None = None,
@@ -538,8 +539,8 @@ class Simulator:
             All sizes together (default: ``NetworkConfig()``).
         architecture : mapping, optional
             Sizes by name, which replace those of ``network`` (default: none).
-        data : path, optional
-            Folder of recorded traces to train on (default: fresh traces).
+        data : path or sequence of paths, optional
+            Folder of recorded traces to train on, or several that are used as one (default: fresh traces).
         out : path, optional
             File for the network, written every ``checkpoint_every`` seconds and at the end (default: none).
         resume : bool
@@ -614,13 +615,15 @@ class Simulator:
         *,
         shard_traces: int = SHARD_TRACES,
         max_rejected: int = 0,
+        first_trace: int | None = None,
         on_failure: OnFailure = ON_FAILURE,
         progress: bool | Progress | None = None,
     ) -> Recording:
         """Draws prior traces until the folder ``out`` holds ``traces`` of them, for ``train(data=...)``.
 
         The shards in the folder survive a crash. max_rejected: record also what rejected tries drew, up to so many
-        tries of every loop entry; 64 is enough for train_on="all".
+        tries of every loop entry; 64 is enough for train_on="all". first_trace: the number of the first one (default:
+        that of the folder, 0 for a new one), so that several machines record ranges of one run (``ars.merge``).
         """
         return record(
             self,
@@ -629,6 +632,7 @@ class Simulator:
             seed=seed,
             shard_traces=shard_traces,
             max_rejected=max_rejected,
+            first_trace=first_trace,
             on_failure=on_failure,
             progress=progress,
         )

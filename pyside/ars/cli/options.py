@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UsageError",
     "add_continuations",
+    "add_first_trace",
     "add_limits",
     "add_listen",
     "add_on_failure",
@@ -207,6 +208,16 @@ def add_seed(parser: argparse.ArgumentParser, *, required: bool = False, default
         default=default,
         metavar="N",
         help=f"0 to 2**64 - 1; the same seed gives the same result ({otherwise})",
+    )
+
+
+def add_first_trace(parser: argparse.ArgumentParser, otherwise: str) -> None:
+    parser.add_argument(
+        "--first-trace",
+        type=at_least(0, 2**64 - 2),
+        metavar="K",
+        help="number of the first trace: runs that share a seed and have different ranges of numbers are parts of one "
+        f"run, for ars merge (default: {otherwise})",
     )
 
 

@@ -29,11 +29,11 @@ from ars.progress import NoProgress
 from ars.proposers import PriorProposer, Proposer
 from ars.proposers.remembering import RememberingProposer
 from ars.runs import Runs
-from ars.runtime.launch import resolve_command
 from ars.runtime.processes import Processes
 from ars.runtime.recorder import Recorder
 from ars.runtime.run_summary import RunSummary
 from ars.runtime.setup import Setup
+from ars.runtime.started_files import digest_of
 from ars.wire import RunConfig
 
 if TYPE_CHECKING:
@@ -114,13 +114,6 @@ class Refused(NamedTuple):
         """The error, with the worker's name."""
         self.error.args = (f"worker {self.worker}: {self.error}", *self.error.args[1:])
         return self.error
-
-
-def digest_of(setup: Setup) -> str:
-    """A digest of the executable as this machine has it."""
-    path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Simulators(WorkerPlugin):  # type: ignore[misc]

@@ -18,7 +18,7 @@ from ars.proposers import PriorProposer, Proposer
 from ars.runtime.recorder import Recorder
 from ars.runtime.session import Session
 from ars.runtime.setup import Setup
-from ars.runtime.started_files import StartedFiles, check_same
+from ars.runtime.started_files import StartedFiles, check_same, digest_of
 from ars.store.identity import ELSEWHERE, behaviour
 from ars.wire import RunConfig
 
@@ -213,6 +213,14 @@ class Processes:
     def pid(self) -> int | None:
         """The process that was started (ars-host, once the simulator has split), or None."""
         return self.session.pid if self.session is not None and self.running else None
+
+    @property
+    def executable(self) -> str:
+        """The SHA-256 of the executable as it is now; "" if it is elsewhere or cannot be read."""
+        if self.setup.listen is None:
+            with contextlib.suppress(LaunchError, OSError):
+                return digest_of(self.setup)
+        return ""
 
     @property
     def known_sites(self) -> tuple[Site, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +15,14 @@ from ars.runtime.setup import Setup
 from ars.store.executable import Program, loaded_files, read_program
 from ars.store.identity import differences
 
-__all__ = ["StartedFiles", "check_same"]
+__all__ = ["StartedFiles", "check_same", "digest_of"]
+
+
+def digest_of(setup: Setup) -> str:
+    """The SHA-256 of the executable as this machine has it."""
+    path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_same(expected: Mapping[str, Any], found: Mapping[str, Any] | None) -> None:

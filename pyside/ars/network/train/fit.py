@@ -33,6 +33,7 @@ from ars.network.train.training import (
     train,
 )
 from ars.progress import Progress, StreamProgress, make_progress
+from ars.store.recordings import Folders
 
 if TYPE_CHECKING:
     from ars.simulator import Simulator
@@ -47,7 +48,7 @@ def train_simulator(
     config: TrainingConfig,
     network: NetworkConfig | None = None,
     *,
-    data: str | os.PathLike[str] | None = None,
+    data: Folders | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -58,7 +59,7 @@ def train_simulator(
     progress: bool | Progress | None = None,
     tensorboard: str | os.PathLike[str] | None = None,
 ) -> Network:
-    """Trains a network on fresh traces, or on those of the folder ``data``; ``Simulator.train`` explains the arguments.
+    """Trains a network on fresh traces, or on those of ``data``; ``Simulator.train`` explains the arguments.
 
     Besides ``out`` there is a file with the training, net.training.safetensors. If it does not exist, resuming starts
     a training.
@@ -125,9 +126,7 @@ def _saved_training(
     return load_training(training_path(out), embeddings)
 
 
-def _source(
-    sim: Simulator, config: TrainingConfig, seed: int, data: str | os.PathLike[str] | None, on_failure: OnFailure
-) -> Source:
+def _source(sim: Simulator, config: TrainingConfig, seed: int, data: Folders | None, on_failure: OnFailure) -> Source:
     every_draw = config.train_on == "all"
     if data is None:
         return FreshTraces(sim, seed, on_failure, config.max_rejected if every_draw else 0)
