@@ -18,6 +18,7 @@ from ars.arguments import (
     check_on_failure,
     command_words,
     environment_variables,
+    integer,
     number_of_traces,
     observed_arrays,
     renamed,
@@ -40,6 +41,7 @@ from ars.progress import Progress, make_progress
 from ars.proposers import Proposal
 from ars.results.data_check import DataCheck, check_data
 from ars.runs import Family, Runs
+from ars.runtime.crowd import MOST_SIMULATORS, Crowd, CrowdRuns
 from ars.runtime.keys import read_keys
 from ars.runtime.limits import Limits
 from ars.runtime.processes import Processes
@@ -157,6 +159,7 @@ class Simulator:
         startup_timeout: float = float(LIMITS["startup_timeout"].standard),
         command: Sequence[str] | str | os.PathLike[str] | None = None,
         announce: Announce | None = None,
+        simulators: int = 1,
         **options: Any,
     ) -> Self:
         """A simulator that is started elsewhere, by hand or by a batch system, and comes to us at tcp://ADDRESS:PORT.
@@ -168,7 +171,9 @@ class Simulator:
         processes, snapshots and memory are set where it is started. insecure_loopback: no keys, for
         tcp://127.0.0.1:PORT on a machine without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
         command: the remote command line; used only to label the run. announce: called whenever the wait begins, with
-        the address and the line to run there.
+        the address and the line to run there. simulators: how many to wait for (default: 1). Several come to the same
+        address and share the traces of each run, with the results of one; the traces of one that leaves are run by
+        the others, and another may take its place at any time.
         """
         simulator = cls([endpoint] if command is None else command, startup_timeout=startup_timeout, **options)
         keys = None if key is None else read_keys(key)
@@ -176,7 +181,9 @@ class Simulator:
         processes = simulator._processes
         there = None if command is None else processes.setup.command
         processes.setup = processes.setup.listening(listen, there, announce)
-        processes.ready()
+        if integer("simulators", simulators, 1, MOST_SIMULATORS) > 1:
+            simulator._use(Crowd(processes.setup, simulators), CrowdRuns)
+        simulator._processes.ready()
         return simulator
 
     # ---- what it is --------------------------------------------------------------------------------------------------
