@@ -52,6 +52,7 @@ from ars.results.advice import Advice
 from ars.results.data_check import DataCheck
 from ars.runtime.limits import Limits
 from ars.simulator import Simulator
+from ars.store.merging import merge
 from ars.vectors import *  # noqa: F403
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ __all__ = [
     "WeightError",
     "get_cmake_dir",
     "get_include",
+    "merge",
 ]
 __all__ += distributions.__all__
 __all__ += vectors.__all__

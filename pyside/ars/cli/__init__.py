@@ -22,6 +22,7 @@ COMMANDS = (
     "record",
     "train",
     "infer",
+    "merge",
     "mcmc",
     "inspect",
     "check",

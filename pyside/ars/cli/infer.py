@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import numpy as np
 
 from ars.arguments import InLoops
-from ars.budget import AutoBudget
+from ars.budget import AutoBudget, Budget
 from ars.cli.budget_words import MOST_TRACES_UNTIL, add_auto, add_budget, budget_of, parsed, words_of
 from ars.cli.dask_words import add_dask, check_place, simulator_of
 from ars.cli.options import (
     UsageError,
     add_continuations,
+    add_first_trace,
     add_limits,
     add_listen,
     add_on_failure,
@@ -63,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"number of traces (default: {_TRACES:,}); with --error or --seconds the maximum (default: "
         f"{MOST_TRACES_UNTIL:,})",
     )
+    add_first_trace(parser, "0")
     add_on_failure(parser)
     add_seed(parser)
     parser.add_argument(
@@ -154,7 +156,7 @@ def run_options(arguments: argparse.Namespace, standard: str = "auto") -> dict[s
 def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The options of ``add_data`` and ``add_budget`` that were given, as words of a command line for ``ars replay``.
 
-    An automatic budget is not among them: a trace alone has no plan. The run adds the budget that its trace had."""
+    A budget with a plan is not among them: a trace alone has none. The run adds the budget that its trace had."""
     words: list[str] = []
     for name, value in arguments.observe:
         numbers = value if isinstance(value, list) else [value]
@@ -162,8 +164,10 @@ def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     for name in ("observe_file", "network", "in_loops"):
         if getattr(arguments, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
-    if arguments.budget is not None and not isinstance(budget := parsed(arguments.budget), AutoBudget):
-        words += words_of(budget)
+    if arguments.budget is not None:
+        budget = parsed(arguments.budget)
+        if budget is None or isinstance(budget, Budget):
+            words += words_of(budget)
     return tuple(words)
 
 
@@ -322,6 +326,9 @@ def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posteri
 def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Posterior, DataCheck | None]:
     """The posterior, and the comparison of the data with prior draws if one is asked for."""
     options = refinement_of(arguments) | run_options(arguments)
+    if arguments.first_trace is not None:
+        _check_range(arguments, options)
+        options["first_trace"] = arguments.first_trace
     with simulator_of(arguments) as sim:
         sim._runs.options = _replayed_with(arguments)
         try:
@@ -337,6 +344,21 @@ def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Pos
         except (ValueError, TypeError) as error:
             raise UsageError(str(error)) from error
         return post, None if arguments.check_data is None else _checked(sim, arguments, data, post.run.seed)
+
+
+def _check_range(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
+    """Raises UsageError unless runs of other ranges can be parts of the same run."""
+    if arguments.seed is None and arguments.resume is None:
+        raise UsageError("--first-trace needs --seed: runs of different ranges are parts of one run if they share it")
+    if arguments.error is not None or arguments.seconds is not None:
+        raise UsageError("--first-trace needs --traces: --error and --seconds choose the traces themselves")
+    proposed = options["network"] is not None or arguments.refine or arguments.adapt
+    if proposed and options["in_loops"] == "proposal" and isinstance(options["budget"], AutoBudget):
+        raise UsageError(
+            "--first-trace needs a budget that all ranges share: --budget auto would choose one for each range by its "
+            "own traces. Give --budget M=1,R=2, say, or --budget FILE.nc, the budget of an earlier run that wrote "
+            "this file with --out"
+        )
 
 
 def _checked(sim: Simulator, arguments: argparse.Namespace, data: dict[str, Any], seed: int) -> DataCheck | None:

@@ -9,6 +9,7 @@ from typing import Final
 from ars.cli.dask_words import add_dask, simulator_of
 from ars.cli.options import (
     UsageError,
+    add_first_trace,
     add_limits,
     add_listen,
     add_on_failure,
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="rejected tries to record per loop entry, for ars train --train-on all (default: 0)",
     )
+    add_first_trace(parser, "that of the folder, 0 for a new one")
     add_workers(parser)
     add_on_failure(parser)
     add_seed(parser)
@@ -58,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.out,
                 seed=arguments.seed,
                 max_rejected=arguments.max_rejected,
+                first_trace=arguments.first_trace,
                 on_failure=arguments.on_failure,
                 progress=not arguments.quiet,
             )

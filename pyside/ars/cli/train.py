@@ -48,7 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("network.safetensors"), metavar="FILE", help="default: network.safetensors"
     )
-    parser.add_argument("--data", type=Path, metavar="DIR", help="train on the traces that this folder holds")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="train on the traces that this folder holds; may be repeated, for several recordings as one",
+    )
     parser.add_argument(
         "--record", type=at_least(1), metavar="N", help="first record N traces into the folder of --data"
     )
@@ -121,6 +127,8 @@ def _trained(arguments: argparse.Namespace) -> str:
     if arguments.record is not None:
         if arguments.data is None:
             raise UsageError("--record needs --data, the folder for the traces")
+        if len(arguments.data) > 1:
+            raise UsageError("--record needs one --data, the folder for the traces, not several")
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise UsageError("--record is for one process: run ars record first, then torchrun")
     config = TrainingConfig(**given_settings(arguments, TrainingConfig))
@@ -151,7 +159,7 @@ def _trained(arguments: argparse.Namespace) -> str:
 def _record(sim: Simulator, arguments: argparse.Namespace, config: TrainingConfig) -> Recording:
     return sim.record(
         arguments.record,
-        arguments.data,
+        arguments.data[0],
         seed=config.seed,
         max_rejected=config.max_rejected if config.train_on == "all" else 0,
         on_failure=arguments.on_failure,

@@ -22,12 +22,13 @@ from distributed.client import FutureCancelledError, FuturesCancelledError
 from ars.cluster.chunks import Chunks, Piece
 from ars.cluster.flight import Flight
 from ars.cluster.shipped import recipe_of, remember
-from ars.cluster.tasks import Executable, Outcome, SentNetwork, Simulators, Task, packed, run_task, version_here
+from ars.cluster.tasks import Outcome, SentNetwork, Simulators, Task, packed, run_task, version_here
 from ars.columns import Site
 from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
 from ars.proposers import Proposer
 from ars.runtime.recorder import Recorder
 from ars.runtime.setup import Setup
+from ars.runtime.started_files import Executable
 from ars.store.site_numbers import SiteNumbers, renumber
 from ars.wire import RunConfig
 

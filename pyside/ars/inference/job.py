@@ -341,28 +341,36 @@ class Job:
         """The result of all steps, after the warnings that they call for."""
         self._stats.update(stats)
         if self._unkept is not None:
-            self._unkept.partial = self._result(columns, budget, exact)
+            self._unkept.partial = self._result(columns, budget, exact, whole=True)
             raise self._unkept
         if self._quiet:
-            return self._result(columns, budget, exact)
+            return self._result(columns, budget, exact, whole=True)
         self._proposer.warn_after_run(columns, self.sites)
         warn_of_impossible(columns, self.sites)
         report_continuations(columns, self.sites)
         with_failures = [recorder for recorder in self._recorders if recorder.n_failed]
         if with_failures:
             with_failures[0].warn_of_dropped(sum(each.n_failed for each in with_failures), self.asked.traces)
-        return self._result(columns, budget, exact)
+        return self._result(columns, budget, exact, whole=True)
 
     def _result(
-        self, columns: Columns, budget: Budget | ChosenBudget | None, exact: frozenset[str] = frozenset()
+        self,
+        columns: Columns,
+        budget: Budget | ChosenBudget | None,
+        exact: frozenset[str] = frozenset(),
+        *,
+        whole: bool = False,
     ) -> Posterior:
+        """``whole``: all traces that were asked for have been run."""
         entered = set(columns.loops["site"].tolist())
         addresses = sorted(site.address for site in self.sites if site.id in entered and site.address in exact)
         info = self.asked.info(self.seed, budget, self._runs.command, self.proposed, tuple(addresses))
         return Posterior(
             columns,
             self.sites,
-            run=info._replace(build=self._runs.build),
+            run=info._replace(
+                build=self._runs.build, ranges=((self.asked.first_trace, self.asked.traces),) if whole else ()
+            ),
             stats=self._stats,
             observed=self.asked.data,
             stderr=self._stderr,
