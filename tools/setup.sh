@@ -2,7 +2,7 @@
 # setup.sh build|test: makes sure that this machine has what the Makefile needs, and installs what is missing with
 # apt-get. Prints nothing and changes nothing when all is there.
 #   build   compilers, CMake, libzmq, Python with venv and headers
-#   test    the above, and Clang with its AddressSanitizer, lld, clang-format, gfortran, and the
+#   test    the above, and Clang with its AddressSanitizer, lld, clang-format, gfortran, hunspell, and the
 #           libraries that adapters are for: GSL, CLHEP and xtensor
 set -eu
 purpose=${1:-build}
@@ -57,6 +57,8 @@ find_missing() {
         [ -e /usr/include/xtensor/xarray.hpp ] || missing libxtensor-dev 'xtensor, for sources written for pyprob_cpp'
         have ld.lld || missing lld 'the linker lld, for link-time optimisation with Clang'
         have clang-format || missing clang-format 'clang-format'
+        have hunspell || missing hunspell 'the spelling checker hunspell'
+        [ -e /usr/share/hunspell/en_GB.dic ] || missing hunspell-en-gb "hunspell's British dictionary"
     fi
 }
 
