@@ -14,7 +14,7 @@ PLACE = "<!-- ars.h -->"
 PRIVATE = "private"
 SECTION = re.compile(r"^/\* -{4} (.+?) -{4,} \*/$", re.MULTILINE)
 COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
-NAME = re.compile(r"(?<![\w`/\"#])((?:ars|ARS|rs)_[A-Za-z]\w*(?:\(\))?)(?![\w`])")
+NAME = re.compile(r"(?<![\w`/\"#])((?:ars|ARS|rs)_[A-Za-z]\w*(?:\([^()]*\))?)(?![\w`])")
 
 
 class Declared(NamedTuple):
@@ -24,6 +24,12 @@ class Declared(NamedTuple):
     signature: str
     remark: str  # the comment on its own line, if there is one
     members: tuple[str, ...] = ()
+
+
+def marked(line: str) -> str:
+    """Names and calls as code, pointers with their asterisk."""
+    parts = NAME.split(line)
+    return "".join(f"`{part}`" if index % 2 else part.replace("*", r"\*") for index, part in enumerate(parts))
 
 
 def prose(comment: str) -> str:
@@ -39,7 +45,7 @@ def prose(comment: str) -> str:
             result[-1:] = ["```", ""] if not result[-1].strip() else [result[-1], "```", ""]
             block = False
         block = block or code
-        result.append(line[4:] if code else NAME.sub(r"`\1`", re.sub(r"^ - ", "- ", line)))
+        result.append(line[4:] if code else marked(re.sub(r"^ - ", "- ", line)))
     if block:
         result.append("```")
     return "\n".join(line.rstrip() for line in result).strip()

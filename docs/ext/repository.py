@@ -68,7 +68,7 @@ def with_links(text: str, folder: Path, page: str, shown: dict[Path, str]) -> st
 
 def unlisted(found: set[str], index: str) -> str:
     """A list of contents with the top-level pages that the index does not name: a new page is never lost."""
-    named = re.findall(r"^[\w/*-]+$", index, re.MULTILINE)
+    named = re.findall(r"^(?:.* <)?([\w/*-]+)>?$", index, re.MULTILINE)
     rest = {page for page in found if "/" not in page and page != "index"}
     rest -= {page for name in named for page in fnmatch.filter(rest, name)}
     if not rest:

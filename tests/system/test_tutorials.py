@@ -62,7 +62,7 @@ def test_the_epidemic(csim: Callable[[str], str], tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
 
     def fewer(code: str) -> str:
-        small = "adapt=ars.RefineConfig(rounds=1, traces=200, steps=5)"
+        small = "adapt=ars.RefineConfig(rounds=1, traces=200, most=1, steps=5)"
         assert "adapt=True" in code
         return code.replace("adapt=True", small).replace("4_000", "400")
 
