@@ -101,9 +101,9 @@ def epidemic() -> None:
     cases = np.array([4, 7, 11, 3, 6, 7, 22, 14, 23, 21], dtype=float)
     with ars.Simulator([str(ROOT / "build/csim/sir"), str(len(cases))]) as simulator:
         prior = simulator.prior(4_000, seed=1)
-        post = simulator.posterior({"cases": cases}, traces=4_000, seed=1, adapt=True)
+        post = simulator.posterior({"cases": cases}, traces=500_000, seed=1)  # from the prior: slow, and no network
     print(post.summary())
-    day, rows = np.arange(1, len(cases) + 1), post.resample(4_000)
+    day, rows = np.arange(1, len(cases) + 1), post.resample(20_000)
     figure, axes = plt.subplots(1, 2, figsize=(8.6, 2.9), layout="constrained", sharey=True)
     for axis, values, name, colour in (
         (axes[0], prior["prevalence"], "before: prior", GREY),
