@@ -11,7 +11,7 @@ from sphinx.util.typing import ExtensionMetadata
 from ars.cli import _parser
 
 PLACE = "<!-- commands -->"
-WIDTH = 100
+WIDTH = 88
 
 
 def subparsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
