@@ -14,6 +14,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
 from scipy import integrate, stats
 
 import ars
@@ -118,7 +119,7 @@ def epidemic() -> None:
     save(figure, "epidemic.svg")
 
 
-def save(figure: plt.Figure, name: str) -> None:
+def save(figure: Figure, name: str) -> None:
     figure.savefig(HERE / name, metadata={"Date": None}, facecolor="white")
     print(HERE / name)
 

@@ -43,7 +43,9 @@ def run(page: str, change: Callable[[str], str] = str) -> dict[str, object]:
 def test_the_first_posterior(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (TUTORIALS / "first-posterior.md").read_text()
     (tmp_path / "decay.c").write_text(blocks(page, "c")[0])
-    (tmp_path / "decay").symlink_to(Builder(tmp_path / "built").program([tmp_path / "decay.c"], Variant("gcc", ("-O2",))))
+    (tmp_path / "decay").symlink_to(
+        Builder(tmp_path / "built").program([tmp_path / "decay.c"], Variant("gcc", ("-O2",)))
+    )
     monkeypatch.chdir(tmp_path)
     names = run("first-posterior.md")
     plain, better = names["post"], names["better"]
