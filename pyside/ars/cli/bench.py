@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ars.cli.documents import add_json, print_document
 from ars.cli.options import at_least, positive
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--cache", type=Path, metavar="DIR", help="where pyprob's environment and trained networks are kept"
         )
         suite.add_argument("--quiet", action="store_true", help="tables only")
+        add_json(suite)
         if name == "budget":
             suite.add_argument("--case", metavar="TEXT", help="only cases whose name contains TEXT (default: all)")
         if name == "costs":
@@ -59,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     diff.add_argument("before", type=Path)
     diff.add_argument("after", type=Path)
     diff.add_argument("--threshold", type=positive, default=10.0, metavar="%", help="changes below say nothing (10)")
+    add_json(diff)
     diff.add_argument("--fail", action="store_true", help="exit with 1 if something got slower")
 
 
@@ -103,6 +106,8 @@ def _measure(name: str, effort: Effort, arguments: argparse.Namespace, report: R
         latest = m.case
         report.measurements.append(m)
     made = report.measurements[begun:]
+    if arguments.json:
+        return
     for suite in dict.fromkeys(m.suite for m in made):
         print(f"\n{TITLES.get(suite, suite)}\n")
         print(table(m for m in made if m.suite == suite))
@@ -114,6 +119,10 @@ def _compare(arguments: argparse.Namespace) -> int:
     from ars_lab.bench.results import load
 
     found = compare(load(arguments.before), load(arguments.after), arguments.threshold / 100)
+    if arguments.json:
+        changes = [each._asdict() | {"verdict": each.verdict} for each in found.changes]
+        print_document(found._asdict() | {"changes": changes})
+        return 1 if arguments.fail and found.of("slower") else 0
     if found.machine:
         print(f"The machines differ ({'; '.join(found.machine)}): only ratios can be compared.\n")
     for change in [*found.of("slower"), *found.of("faster")]:
@@ -154,7 +163,8 @@ def run(arguments: argparse.Namespace) -> int:
         from ars_lab.bench.costs import save
 
         save(report.measurements, arguments.costs)
-        print(f"\nwritten to {arguments.costs}: use it with ars infer --costs {arguments.costs}")
+        if not arguments.json:
+            print(f"\nwritten to {arguments.costs}: use it with ars infer --costs {arguments.costs}")
     if arguments.out is not None:
         report.save(arguments.out)
     if arguments.plots is not None:
@@ -163,4 +173,6 @@ def run(arguments: argparse.Namespace) -> int:
         save_plots(report.measurements, arguments.plots)
     if arguments.into is not None:
         replace_tables(arguments.into, report)
+    if arguments.json:
+        print_document(report.to_dict())
     return 0

@@ -18,6 +18,7 @@ from ars.arguments import InLoops
 from ars.budget import AutoBudget
 from ars.cli.budget_words import MOST_TRACES_UNTIL, add_auto, add_budget, budget_of, parsed, words_of
 from ars.cli.dask_words import add_dask, check_place, simulator_of
+from ars.cli.documents import add_json
 from ars.cli.options import (
     UsageError,
     add_continuations,
@@ -31,6 +32,7 @@ from ars.cli.options import (
     not_negative,
 )
 from ars.cli.refine_words import add_refinement, refinement_of
+from ars.display.screen import print_text
 from ars.inference.options import PosteriorOptions
 from ars.store.saved import SUFFIXES, check_netcdf
 
@@ -84,9 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_refinement(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     group = parser.add_argument_group("what is printed and required")
-    group.add_argument(
-        "--json", action="store_true", help="print one JSON document instead of text; NaN and infinity are null"
-    )
+    add_json(group)
     group.add_argument(
         "--check-data",
         type=at_least(800),
@@ -288,7 +288,10 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
             partial.save(arguments.out)
             print(f"ars infer: the finished traces are in {arguments.out}", file=sys.stderr)
         shown = document(partial, partial.diagnostics(), complete=False) if arguments.json else None
-        print(partial.summary("command line") if shown is None else shown)
+        if shown is None:
+            print_text(partial.summary("command line"))
+        else:
+            print(shown)
     if arguments.resume is not None:
         print(f"the finished traces are in {arguments.resume}; the same command goes on with them", file=sys.stderr)
     return 130
@@ -394,7 +397,7 @@ def _show(
     post: Posterior, check: DataCheck | None, arguments: argparse.Namespace, *, complete: bool, written: bool
 ) -> int:
     """Prints the results. Returns the exit code."""
-    from ars.cli.show import document, missed_requirements, table
+    from ars.cli.show import document, missed_requirements, print_run
 
     if arguments.json:
         assessed = post.diagnostics()
@@ -407,8 +410,7 @@ def _show(
     if arguments.json:
         print(document(post, assessed, complete=complete, missed=missed, check=check))
     else:
-        print(post.summary("command line", check))
-        print(table(assessed))
+        print_run(post, assessed, check)
         if written:
             print(f"seed {post.run.seed}; written to {arguments.out}")
     for text in missed:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ars.cli.documents import add_json, print_document
 from ars.cli.options import (
     UsageError,
     add_limits,
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=at_least(1), metavar="N", help="of torch (default: all cores)")
     parser.add_argument("--tensorboard", type=Path, metavar="DIR", help="write curves for TensorBoard")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_json(parser)
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -82,7 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
     with open_simulator(arguments) as sim:
         try:
             if arguments.record is not None:
-                print(_record(sim, arguments, config))
+                recorded = _record(sim, arguments, config)
+                if not arguments.json:
+                    print(recorded)
             network = sim.train(
                 config=config,
                 network=NetworkConfig(**given_settings(arguments, NetworkConfig)),
@@ -99,6 +103,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         except ValueError as error:
             raise UsageError(str(error)) from error
+    if arguments.json:
+        from ars.cli.inspect import network_document
+
+        print_document({"out": arguments.out, **network_document(network)})
+        return 0
     print(network)
     print(f"{network.history}\nseed {network.training['seed']}; written to {arguments.out}")
     return 0
