@@ -388,6 +388,28 @@ class Calibration:
 
         return overview(self, names)
 
+    def report(self, path: str | os.PathLike[str], *, command: str = "") -> None:
+        """Write a page: one HTML file that needs nothing else, with the verdict first.
+
+        Parameters
+        ----------
+        path
+            File, such as ``calibration.html``; an existing one is replaced.
+        command : str
+            Command line to show (default: none).
+
+        Raises
+        ------
+        ImportError
+            If jinja2 is missing.
+        StorageError
+            If the file cannot be written.
+        """
+        from ars.report.calibration import calibration_page
+        from ars.report.render import write
+
+        write(calibration_page(self, command=command), path)
+
 
 LEGEND: Final = (
     "p: test that the truth's ranks are uniform. 50% ... 95%: share of data sets whose central interval holds the "

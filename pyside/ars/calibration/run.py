@@ -18,6 +18,7 @@ from ars.plain import plain
 from ars.progress import NoProgress, Progress, StreamProgress, make_progress, part_of
 from ars.results.export import value_columns
 from ars.seeds import named_seed
+from ars.store.identity import proposed_by
 from ars.weights import METHODS
 
 if TYPE_CHECKING:
@@ -77,12 +78,13 @@ def calibrate_simulator(
             raise _interrupted(len(kept), len(truths), resume) from error
     about = {
         "simulator": list(simulator.command),
-        "network": None if network is None else _network(network),
+        "network": None if network is None else repr(network),
         "seed": seed,
         "datasets": len(truths),
         "traces": traces,
         "weighting": weighting,
-        "options": plain({name: _described(value) for name, value in options.items()}),
+        "options": plain({name: _described(value) for name, value in options.items() if name != "proposals"}),
+        "proposals": sorted(options.get("proposals") or ()),
         "values": names,
         "prior_std": {name: float(std) for name, std in truths[0].scale.items()} if truths else {},
     }
@@ -181,16 +183,14 @@ def _identity(
     weighting: str | None,
     asked: Mapping[str, Any],
 ) -> dict[str, Any]:
-    from ars.store.identity import network_identity
-
     runs = simulator._runs
     return {
         "simulator": runs.identity(runs.lease()),
-        "network": None if network is None else network_identity(network),
         "seed": seed,
         "values": list(names),
         "weighting": weighting,
         **{name: _described(value) for name, value in asked.items()},
+        **proposed_by(asked.get("proposals"), network),
     }
 
 
@@ -199,12 +199,6 @@ def _described(value: Any) -> Any:
     if isinstance(value, str | int | float | bool) or value is None:
         return value
     return repr(value)
-
-
-def _network(network: Network) -> dict[str, Any]:
-    from ars.store.identity import network_identity
-
-    return {"text": repr(network), **network_identity(network)}
 
 
 def _interrupted(done: int, total: int, resume: str | os.PathLike[str] | None) -> RunInterrupted:

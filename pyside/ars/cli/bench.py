@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ars.cli.documents import add_json, print_document
 from ars.cli.options import at_least, positive
+from ars.cli.report_words import add_report, command_of
 
 if TYPE_CHECKING:
     from ars_lab.bench.measure import Effort
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         suite.add_argument("--repeats", type=at_least(1), metavar="N", help="of every figure; the median counts")
         suite.add_argument("--out", type=Path, metavar="FILE.json", help="write all figures, for ars bench compare")
         suite.add_argument("--plots", type=Path, metavar="DIR", help="write plots (needs matplotlib)")
+        add_report(suite, "a report")
         suite.add_argument("--into", type=Path, metavar="PAGE.md", help="put the tables between the marks of a page")
         suite.add_argument(
             "--simulators", metavar="DIR", help="folder of the executables of csim/ (default: compiled when needed)"
@@ -167,6 +169,13 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"\nwritten to {arguments.costs}: use it with ars infer --costs {arguments.costs}")
     if arguments.out is not None:
         report.save(arguments.out)
+    if arguments.report is not None:
+        from ars.report.render import write
+        from ars_lab.bench.report import bench_page
+
+        write(bench_page(report, command_of(arguments)), arguments.report)
+        if not arguments.json:
+            print(f"\nreport: {arguments.report}")
     if arguments.plots is not None:
         from ars_lab.bench.plots import save_plots
 

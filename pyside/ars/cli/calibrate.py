@@ -21,6 +21,7 @@ from ars.cli.options import (
     add_workers,
     at_least,
 )
+from ars.cli.report_words import add_report, command_of
 from ars.display.screen import on_screen, print_table, print_text
 from ars.weights import METHODS
 
@@ -74,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep the result of each data set in this folder, and begin with those that it holds",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write everything as JSON, for ars.Calibration.load")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write a page (.html) with verdict and pictures")
+    add_report(parser, "verdict, ranks, coverage and efficiency")
     add_continuations(parser)
     add_limits(parser)
     add_listen(parser)
@@ -110,9 +111,10 @@ def run(arguments: argparse.Namespace) -> int:
             )
         except (TypeError, ValueError) as error:
             raise UsageError(str(error)) from error
-    for path, write in ((arguments.out, found.save),):
-        if path is not None:  # before anything is printed: nobody may be there to read it
-            write(path)
+    if arguments.out is not None:  # before anything is printed: nobody may be there to read it
+        found.save(arguments.out)
+    if arguments.report is not None:
+        found.report(arguments.report, command=command_of(arguments))
     _show(found, arguments)
     return 0 if found.ok else 3
 

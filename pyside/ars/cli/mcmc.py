@@ -21,6 +21,7 @@ from ars.cli.options import (
     add_workers,
     at_least,
 )
+from ars.cli.report_words import add_report, command_of
 from ars.display.screen import on_screen, print_table, print_text
 from ars.mcmc.options import CHAINS
 from ars.store.saved import check_netcdf
@@ -65,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_on_failure(parser)
     add_seed(parser)
     parser.add_argument("--out", type=_out, metavar="FILE", help="write the draws: .nc (for ArviZ and ars.Chains.load)")
+    add_report(parser, "a report, whose verdict says whether the chains have mixed,")
     add_continuations(parser)
     add_limits(parser)
     add_listen(parser)
@@ -140,6 +142,11 @@ def _show(chains: Chains, arguments: argparse.Namespace) -> None:
 
     if arguments.out is not None:  # before anything is printed: nobody may be there to read it
         chains.save(arguments.out)
+    if arguments.report is not None:
+        from ars.report.chains import chains_page
+        from ars.report.render import write
+
+        write(chains_page(chains, command=command_of(arguments)), arguments.report)
     if arguments.json:
         shown = document(chains)
         print_document(shown | {"verdict": arguments.wording(shown["verdict"])}, indent=1)
@@ -147,6 +154,8 @@ def _show(chains: Chains, arguments: argparse.Namespace) -> None:
         _print(chains, arguments)
     if arguments.out is not None and not arguments.json:
         print(f"written to {arguments.out}")
+    if arguments.report is not None and not arguments.json:
+        print(f"report: {arguments.report}")
 
 
 def run(arguments: argparse.Namespace) -> int:

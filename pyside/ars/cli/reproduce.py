@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ars.cli.documents import add_json, print_document
 from ars.cli.options import add_continuations, add_out, add_seed, at_least, limits
+from ars.cli.report_words import add_report, command_of
 
 if TYPE_CHECKING:
     from ars.progress import Progress
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--publish", type=Path, metavar="DIR", help="copy pages, figures and tables there as well, without the stages"
     )
+    add_report(parser, "a report of all experiments, figures included,")
     parser.add_argument(
         "--no-resume",
         dest="resume",
@@ -76,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = [name for name in _EXPERIMENTS if arguments.experiment in (name, "all") and name in EXPERIMENTS]
     wrong: list[str] = []
     done: dict[str, dict[str, object]] = {}
+    pages: dict[str, Path] = {}
     for name in chosen:
         work = Workspace(
             arguments.out / name,
@@ -93,6 +96,14 @@ def run(arguments: argparse.Namespace) -> int:
         for problem in outcome.problems:
             print(f"{name}: {problem}", file=sys.stderr)
         wrong += outcome.problems
+        pages[name] = outcome.page
+    if arguments.report is not None:
+        from ars.report.render import write
+        from ars_lab.reproduce.report import reproduce_page
+
+        write(reproduce_page(pages, wrong, command_of(arguments)), arguments.report)
+        if not arguments.json:
+            print(f"report: {arguments.report}")
     if arguments.json:
         print_document({"experiments": done})
     return 1 if wrong else 0

@@ -21,6 +21,7 @@ from ars.cli.options import (
     given_settings,
     open_simulator,
 )
+from ars.cli.report_words import add_report, command_of
 from ars.config import NetworkConfig, TrainingConfig
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=20x20",
         help="the shape of an observation that is an image; may be repeated",
     )
+    add_report(parser, "a report with the training's verdict, curves and sites")
     add_on_failure(parser)
     parser.add_argument("--threads", type=at_least(1), metavar="N", help="of torch (default: all cores)")
     parser.add_argument("--tensorboard", type=Path, metavar="DIR", help="write curves for TensorBoard")
@@ -103,6 +105,11 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         except ValueError as error:
             raise UsageError(str(error)) from error
+    if arguments.report is not None:
+        from ars.report.render import write
+        from ars.report.training import training_page
+
+        write(training_page(network, command=command_of(arguments)), arguments.report)
     if arguments.json:
         from ars.cli.inspect import network_document
 
@@ -110,6 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print(network)
     print(f"{network.history}\nseed {network.training['seed']}; written to {arguments.out}")
+    if arguments.report is not None:
+        print(f"report: {arguments.report}")
     return 0
 
 

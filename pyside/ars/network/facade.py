@@ -162,6 +162,26 @@ class Network:
             progress=progress,
         )
 
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write a report: one HTML file with the verdict on the training, its curves, and the sites it knows.
+
+        Parameters
+        ----------
+        path : path
+            The file; an existing one is replaced.
+
+        Raises
+        ------
+        ImportError
+            jinja2 is missing: ``pip install libars[report]``.
+        StorageError
+            If it cannot be written.
+        """
+        from ars.report.render import write
+        from ars.report.training import training_page
+
+        write(training_page(self), path)
+
     # ---- files -------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
