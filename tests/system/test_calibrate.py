@@ -1,8 +1,10 @@
-"""``ars.calibrate`` and ``ars calibrate``: right weights pass, biased ones are found; resumed, and the same anywhere."""
+"""``ars.calibrate`` and ``ars calibrate``: right weights pass, biased ones are found; interrupted ones go on."""
 
 from __future__ import annotations
 
+import argparse
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,16 @@ from typing import Any
 import pytest
 
 import ars
-from ars.cli import main
+from ars.cli import calibrate, main
 
 PROPOSALS = {"z": ars.Normal(-1.0, 1.0)}  # accepted more often than the prior's draws: the loop needs its correction
-SMALL: dict[str, Any] = {"datasets": 12, "traces": 30, "seed": 3, "proposals": PROPOSALS}
+SMALL: dict[str, Any] = {
+    "datasets": 12,
+    "traces": 30,
+    "seed": 3,
+    "proposals": PROPOSALS,
+    "budget": ars.Budget(M=1, N=4),
+}
 
 
 def without_time(found: ars.Calibration) -> list[dict[str, Any]]:
@@ -106,13 +114,21 @@ def test_the_command(csim: Callable[[str], str], tmp_path: Path, capsys: pytest.
     assert "--value: 'nu' is no result" in capsys.readouterr().err
 
 
-@pytest.mark.timeout(120)
-def test_a_cluster_gives_the_same_bits(csim: Callable[[str], str], simulator: Callable[..., ars.Simulator]) -> None:
-    distributed = pytest.importorskip("distributed")
-    here = ars.calibrate(simulator("truncated_normal", "b"), **SMALL)
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        there = ars.calibrate([csim("truncated_normal"), "b"], client=client, **SMALL)
-    assert without_time(there) == without_time(here)
+def test_the_page_runs_and_names_what_there_is(
+    csim: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With fewer data sets, and the prior instead of a network."""
+    pytest.importorskip("jinja2")
+    page = (Path(__file__).resolve().parents[2] / "docs/calibration.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    small = code.replace('network="decay.safetensors", datasets=200, traces=1000', "datasets=20, traces=100")
+    assert small != code
+    (tmp_path / "decay").symlink_to(csim("gaussian"))
+    monkeypatch.chdir(tmp_path)
+    exec(compile(small, "docs/calibration.md", "exec"), {})
+    assert "Median sample efficiency" in capsys.readouterr().out
+    assert (tmp_path / "calibration.html").exists()
+    parser = argparse.ArgumentParser()
+    calibrate.add_arguments(parser)
+    elsewhere = {"--check-data"}
+    assert set(re.findall(r"--[a-z][a-z-]+", page)) <= set(parser._option_string_actions) | elsewhere

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_VALUES", "calibrate_simulator"]
 
 MOST_VALUES: Final = 40  # that are compared unless they are named
-_SCALE_TRACES: Final = 200  # of the prior, for the scales of values
+_SCALE_TRACES: Final = 1000  # of the prior, for the scales of values
 _MOST_DATASETS: Final = 100_000
 
 Executor: TypeAlias = Callable[[Sequence[DataSet]], Iterator[Record]]
@@ -167,7 +167,7 @@ def _executor(
 
     def here(left: Iterable[DataSet]) -> Iterator[Record]:
         for data in left:
-            part = part_of(shown, f"traces of data set {data.number}")
+            part = part_of(shown, f"data set {data.number}")
             with contextlib.closing(part):
                 options = {**asked, "progress": None if isinstance(part, NoProgress) else part}
                 yield infer_dataset(simulator, data, network, options, weighting)

@@ -99,8 +99,8 @@ def _ranks(found: Calibration) -> Section:
     pictures = [Chart(f"`{value.name}`", _rank_chart(found, value), _said(found, value)) for value in shown[:_PICTURES]]
     explained = Text(
         "If posteriors are right, the truth's rank among the weighted traces is uniform over data sets: all bars lie "
-        "in the band, which holds each of them with probability 99%. A slope means that posteriors are shifted, a U that "
-        "they are too narrow, a hump that they are too wide."
+        "in the band, which holds each of them with probability 99%. A slope means that posteriors are shifted, a U "
+        "that they are too narrow, a hump that they are too wide."
     )
     more: list[Block] = []
     if len(shown) > _PICTURES:
@@ -109,8 +109,8 @@ def _ranks(found: Calibration) -> Section:
 
 
 def _said(found: Calibration, value: ValueCalibration) -> str:
-    verdict = f"not uniform: the posterior is {value.shape}" if value in found.suspects else "uniform"
-    return f"p = {value.p_value:.2g}, {verdict}"
+    verdict = f": not uniform, the posterior is {value.shape}" if value in found.suspects else ""
+    return f"p = {value.p_value:.2g}{verdict}"
 
 
 def _rank_chart(found: Calibration, value: ValueCalibration) -> str:
@@ -119,9 +119,9 @@ def _rank_chart(found: Calibration, value: ValueCalibration) -> str:
     bins = int(np.clip(n // 10, 5, 20))
     heights, edges = np.histogram(ranks, bins, (0.0, 1.0))
     low, high = (n * share for share in binomial_interval(n, 1.0 / bins))
-    layers: list[Layer] = [Bars(edges, heights), Band([0.0, 1.0], [low, low], [high, high], 2), Rule(y=n / bins)]
+    layers: list[Layer] = [Band([0.0, 1.0], [low, low], [high, high], 2), Bars(edges, heights), Rule(y=n / bins)]
     alt = f"Histogram of the ranks of {value.name}: {_said(found, value)}"
-    top = max(float(heights.max()), high) * 1.05
+    top = max(float(heights.max()), high) * 1.15
     return chart(alt, layers, x_label="rank", y_label="data sets", x_limits=(0.0, 1.0), y_limits=(0.0, top))
 
 
