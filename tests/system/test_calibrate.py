@@ -31,7 +31,7 @@ def without_time(found: ars.Calibration) -> list[dict[str, Any]]:
 @pytest.mark.slow
 def test_biased_weights_are_found_and_ars_weights_pass(simulator: Callable[..., ars.Simulator]) -> None:
     sim = simulator("truncated_normal", "b")
-    options: dict[str, Any] = {"datasets": 200, "traces": 60, "seed": 1, "budget": ars.Budget(M=3, N=4)}
+    options: dict[str, Any] = {"datasets": 150, "traces": 60, "seed": 1, "budget": ars.Budget(M=3, N=4)}
     right = ars.calibrate(sim, proposals=PROPOSALS, **options)
     assert right.ok, right.summary()
     biased = ars.calibrate(sim, proposals=PROPOSALS, weighting="biased", **options)

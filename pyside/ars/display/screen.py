@@ -25,8 +25,8 @@ _GOOD: Final = {"TRUSTED": "bold green", "CALIBRATED": "bold green", "CONSISTENT
 
 
 def on_screen() -> bool:
-    """Whether stdout is a terminal."""
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    """Whether stdout is a terminal. A process may have no stdout at all."""
+    return sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def _console() -> Console:
@@ -44,7 +44,7 @@ def print_text(text: str, style: str = "") -> None:
         Style of rich's for all lines (default: none).
     """
     if not on_screen():
-        sys.stdout.write(f"{text}\n")
+        print(text)
         return
     from rich.padding import Padding
     from rich.text import Text
