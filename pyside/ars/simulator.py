@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ars.network.facade import Network
+    from ars.prediction import Prediction
 
 __all__ = ["InLoops", "OnFailure", "Simulator"]
 
@@ -342,6 +343,75 @@ class Simulator:
         )
         shown = make_progress(progress)
         return infer(self._runs, asked, seed, lease, shown, estimates_the_prior=self._estimates_the_prior)
+
+    def predict(
+        self,
+        post: Posterior,
+        n: int = 1000,
+        seed: int | None = None,
+        *,
+        method: str | None = None,
+        on_failure: OnFailure = ON_FAILURE,
+        progress: bool | Progress | None = None,
+    ) -> Prediction:
+        """Simulate data with latents from a posterior: the posterior predictive distribution.
+
+        Latents are drawn by their weights, with systematic resampling, and given to the simulator. It draws the
+        observations, and whatever it does not record as a latent, anew. Numbers of the data that were not observed
+        (NaN) are drawn as well.
+
+        Parameters
+        ----------
+        post : Posterior
+            From ``posterior``. This simulator must draw its latents; its observations may differ, for example when it
+            has other arguments.
+        n : int
+            Number of draws (default: 1,000). More than the effective traces of ``post`` repeat the same latents with
+            other data.
+        seed : int, optional
+            Same seed, same draws (default: random).
+        method : str, optional
+            Weighting (default: the run's own, see ``Posterior``).
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, or run it again with other random numbers (default: "raise").
+        progress : bool or Progress, optional
+            True shows a progress bar on stderr (default: none).
+
+        Returns
+        -------
+        Prediction
+            Equally weighted traces: ``predicted.observations["y"]`` has a row per draw.
+
+        Raises
+        ------
+        ValueError
+            If no trace of the posterior has weight, or this simulator draws none of its latents.
+
+        Warns
+        -----
+        BiasWarning
+            If draws are left out because loops keep rejecting their latents.
+
+        Examples
+        --------
+        >>> with ars.Simulator(["build/csim/gaussian"]) as sim:  # doctest: +SKIP
+        ...     post = sim.posterior({"y": 0.7}, 10_000, seed=1)
+        ...     predicted = sim.predict(post, 1_000, seed=2)
+        """
+        from ars.prediction import predict
+
+        shown = make_progress(progress)
+        chosen_seed = seed_or_random(seed)
+        return predict(
+            self._runs,
+            post,
+            n,
+            chosen_seed,
+            lease=self._lease(),
+            progress=shown,
+            on_failure=on_failure,
+            method=method,
+        )
 
     def check_data(
         self,

@@ -306,7 +306,7 @@ class Job:
             "the same seed and number gave other values. It probably has a random generator of its own, or reads a "
             "clock or a file. Loops are therefore estimated while each trace runs, which is exact but takes longer, "
             "and the result cannot be reproduced. Draw with ars_draw or ars_sample instead, or ask for one phase from "
-            "the start: budget=Budget.auto(phases=1), --phases 1",
+            "the start: budget=ars.Budget.auto(phases=1)",
             ReplayWarning,
             stacklevel=outside(),
         )
