@@ -3,7 +3,7 @@
 # apt-get. Prints nothing and changes nothing when all is there.
 #   build   compilers, CMake, libzmq, Python with venv and headers
 #   test    the above, and Clang with its AddressSanitizer, lld, clang-format, gfortran, hunspell, the libraries
-#           that adapters are for (GSL, CLHEP and xtensor), and ip and openssl for clusters
+#           that adapters are for (GSL, CLHEP and xtensor), ip and openssl for clusters, and Chromium for reports
 set -eu
 purpose=${1:-build}
 PYTHON=${PYTHON:-python3}
@@ -61,6 +61,8 @@ find_missing() {
         have openssl || missing openssl 'openssl, for certificates'
         have hunspell || missing hunspell 'the spelling checker hunspell'
         [ -e /usr/share/hunspell/en_GB.dic ] || missing hunspell-en-gb "hunspell's British dictionary"
+        have chromium || missing chromium 'Chromium, for the tests of reports'
+        have chromedriver || missing chromium-driver "Chromium's driver, for the tests of reports"
     fi
 }
 

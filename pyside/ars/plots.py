@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ars.columns import Key
+from ars.columns import Floats, Key
 from ars.diagnostics import normalised_weights, running_evidence
 from ars.display.notebook import in_notebook
 from ars.errors import NaiveVarianceWarning
@@ -52,6 +52,10 @@ def new_axes(axes: Axes | None) -> Axes:
         return plt.subplots(figsize=(6.0, 4.0), layout="constrained")[1]
     # a figure of its own, not one of pyplot's: nothing global, and no display
     return Figure(figsize=(6.0, 4.0), layout="constrained").add_subplot()
+
+
+def _bars(axes: Axes, edges: Floats, heights: Floats, colour: str, alpha: float, label: str) -> None:
+    axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=OKABE_ITO[colour], alpha=alpha, label=label)
 
 
 def plot_posterior(
@@ -100,9 +104,8 @@ def plot_posterior(
     if bins is not None:
         edges = np.linspace(edges[0], edges[-1], bins + 1)
     if prior is not None:
-        axes.stairs(densities(prior[key], edges), edges, fill=True, color=OKABE_ITO["orange"], alpha=0.5, label="prior")
-    heights = densities(values, edges, normalised_weights(log_weights))
-    axes.stairs(heights, edges, fill=True, color=OKABE_ITO["blue"], alpha=0.6, label="posterior")
+        _bars(axes, edges, densities(prior[key], edges), "orange", 0.5, "prior")
+    _bars(axes, edges, densities(values, edges, normalised_weights(log_weights)), "blue", 0.6, "posterior")
     if exact is not None:
         axes.plot(*exact, color=OKABE_ITO["black"], linewidth=1.2, label="exact posterior")
     axes.set_xlabel(str(key))
@@ -192,10 +195,8 @@ def predictive(
         before = None if prior is None else prior.observations[name].reshape(-1)
         edges = bin_edges(drawn[:, 0], np.zeros(len(drawn)), before)
         if before is not None:
-            shown = densities(before, edges)
-            axes.stairs(shown, edges, fill=True, color=OKABE_ITO["orange"], alpha=0.5, label="prior predictive")
-        shown = densities(drawn[:, 0], edges)
-        axes.stairs(shown, edges, fill=True, color=OKABE_ITO["blue"], alpha=0.6, label="posterior predictive")
+            _bars(axes, edges, densities(before, edges), "orange", 0.5, "prior predictive")
+        _bars(axes, edges, densities(drawn[:, 0], edges), "blue", 0.6, "posterior predictive")
         if not np.isnan(given[0]):
             axes.axvline(float(given[0]), color=OKABE_ITO["black"], linewidth=1.5, label="data")
         axes.set_xlabel(name)

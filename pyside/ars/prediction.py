@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ars._native import SiteKind
 from ars.arguments import ON_FAILURE, OnFailure, check_on_failure, integer
 from ars.columns import Columns, Integers, Site, concatenate, select, take
 from ars.errors import BiasWarning
@@ -127,8 +128,8 @@ def _repeated(before: State, after: State) -> bool:
 
 def _check_names(theirs: Sequence[Site], ours: Sequence[Site]) -> None:
     """Another simulator may have other observations, but not only other latents."""
-    known = {site.address for site in ours}
-    latents = [site.address for site in theirs if site.dist is not None and site.kind.name == "SAMPLE"]
+    known = {site.address for site in ours if site.kind is SiteKind.SAMPLE}
+    latents = [site.address for site in theirs if site.kind is SiteKind.SAMPLE]
     if latents and not any(address in known for address in latents):
         raise ValueError(
             f"the posterior has latents that this simulator does not draw: {', '.join(latents[:3])}. Use the simulator "

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ars.diagnostics import normalised_weights
-from ars.report.charts import Bars, Line, chart
+from ars.diagnostics import normalised_weights, running_evidence
+from ars.report.charts import Band, Bars, Layer, Line, Rule, chart
 from ars.report.page import (
     Block,
     Cell,
@@ -56,7 +56,7 @@ def _blocks(shown: Shown, budget: int) -> list[Block]:
         f"The full report of the run with M = {budget} is `{example.executable}.html`, in the same folder. "
         f"Data: {', '.join(f'`{name}`' for name in example.observe)}."
     )
-    charts = Charts([_posterior(post, shown), _evidence(shown.rows)])
+    charts = Charts([_posterior(post, shown), _evidence(post, example.evidence)])
     notes: list[Block] = [Items(shown.notes)] if shown.notes else []
     return [Text(text), charts, _table(shown.rows), *notes]
 
@@ -83,19 +83,24 @@ def _posterior(post: Posterior, shown: Shown) -> Chart:
     return Chart(f"Posterior of `{name}`", svg, "The bars follow the exact density.")
 
 
-def _evidence(rows: Sequence[Row]) -> Chart:
-    """Distance from the exact evidence, in standard errors; far ones at the edge."""
-    at = np.arange(len(rows), dtype=np.float64)
-    heights = np.clip([row.distance for row in rows], -10.0, 10.0)
+def _evidence(post: Posterior, exact: float) -> Chart:
+    """The evidence as traces come in, corrected and not."""
+    at = np.unique(np.geomspace(10, len(post), 200).astype(np.int64))
+    layers: list[Layer] = []
+    for series, method in ((1, "ars"), (2, "biased")):
+        log_estimates, errors = running_evidence(post.log_weights(method), at)
+        estimates = np.exp(log_estimates)
+        band = 2.0 * errors * estimates
+        layers += [Band(at, estimates - band, estimates + band, series), Line(at, estimates, series, method)]
     svg = chart(
-        "Distance of every estimate from the exact evidence, in standard errors: "
-        + ", ".join(f"{row.method} {row.distance:+.1f}" for row in rows),
-        [Bars(np.r_[at - 0.4, at[-1] + 0.4], np.abs(heights), 1)],
-        y_label="|distance| / s.e.",
-        x_label="method, in the order of the table",
-        y_limits=(0.0, 10.0),
+        "Evidence as traces come in, with two standard errors: ARS weights approach the exact value, uncorrected ones "
+        "another one",
+        [*layers, Rule(y=exact, label="exact")],
+        x_label="traces",
+        log_x=True,
+        y_limits=(0.0, 2.5 * exact),
     )
-    return Chart("Distance from the exact evidence", svg, "In standard errors, cut off at 10. Above 4 is wrong.")
+    return Chart("Evidence as traces come in", svg, "The bands are two standard errors wide on either side.")
 
 
 def _table(rows: Sequence[Row]) -> Table:

@@ -19,7 +19,7 @@ __all__ = ["Band", "Bars", "Layer", "Line", "Points", "Rule", "chart", "ticks"]
 
 _WIDTH: Final = 360.0
 _WIDE: Final = 860.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 48.0, 14.0, 10.0, 40.0
+_RIGHT, _TOP, _BOTTOM = 14.0, 10.0, 40.0
 _LEGEND: Final = 18.0  # height of one line of the legend
 _LETTER: Final = 6.4  # width of a letter, about
 
@@ -307,14 +307,15 @@ def chart(
         An ``svg`` element.
     """
     width = _WIDE if wide else _WIDTH
-    left = (16.0 if hide_y else _LEFT) + (14.0 if y_label else 0.0)
+    low, high = y_limits or _extent((each for layer in layers for each in _upward(layer)), log=log_y)
+    if y_limits is None and not log_y:
+        low, high = low - (0.04 * (high - low) if low != 0.0 else 0.0), high + 0.04 * (high - low)
+    widest = 0 if hide_y else max(map(len, _Scale(low, high, 0.0, 1.0, log=log_y).labels()), default=0)
+    left = 16.0 + _LETTER * widest + (14.0 if y_label else 0.0)
     legend, taken = _legend(layers, left, width - _RIGHT, _TOP - 4.0)
     bottom = height - (_BOTTOM if x_label else _BOTTOM - 16.0)
     ends = x_limits or _extent((each for layer in layers for each in _across(layer)), log=log_x)
     x = _Scale(*ends, left, width - _RIGHT, log=log_x)
-    low, high = y_limits or _extent((each for layer in layers for each in _upward(layer)), log=log_y)
-    if y_limits is None and not log_y:
-        low, high = low - (0.04 * (high - low) if low != 0.0 else 0.0), high + 0.04 * (high - low)
     y = _Scale(low, high, bottom, _TOP + taken, log=log_y)
     parts = [f'<svg class="chart" role="img" viewBox="0 0 {width:g} {height:g}"><title>{escape(alt)}</title>']
     parts += [*_grid(x, y, hide_y=hide_y)]

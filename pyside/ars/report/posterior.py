@@ -137,7 +137,7 @@ def _tail(weighting: WeightingDiagnostics) -> str:
         return "Pareto k is unknown"
     if weighting.pareto_k == -float("inf"):
         return "the weights have no tail"
-    return f"Pareto k is {weighting.pareto_k:.2f} (limit {weighting.pareto_k_threshold:.2f})"
+    return f"Pareto k is {minus(f'{weighting.pareto_k:.2f}')} (limit {weighting.pareto_k_threshold:.2f})"
 
 
 def _command(options: str) -> str:

@@ -12,7 +12,7 @@ from ars.report.page import Block, Cell, Chart, Code, Column, Items, Page, Secti
 
 __all__ = ["reproduce_page"]
 
-_FIGURE: Final = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
+_FIGURE: Final = re.compile(r"!\[(.*)\]\(([^)]+)\)")
 _LINK: Final = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 _STRESS: Final = re.compile(r"(?<![\w*])\*{1,2}([^*]+)\*{1,2}(?![\w*])")
 
@@ -55,7 +55,7 @@ def _sections(path: Path) -> list[Section]:
             found.append(Section(f"{title}: {heading}" if heading else title, blocks))
             first, _, rest = part.partition("\n")
             heading, blocks = first[3:].strip(), [_block(rest, path.parent, heading)] if rest.strip() else []
-        elif part.strip():
+        elif part.strip() and not part.rstrip().endswith(".pdf))"):  # captions, which the figures have as titles
             blocks.append(_block(part.strip(), path.parent, heading or title))
     found.append(Section(f"{title}: {heading}" if heading else title, blocks))
     return [section for section in found if section.blocks]
