@@ -10,7 +10,7 @@
 #   make rewind   200 generated programs, compiled in every way: the same bits as forked?
 #   make truth    500 runs of four simulators against their exact evidence, into truth/ and docs/results/truth; half an hour
 #   make build    CMake build in build/          make clean    remove everything that was made here
-#   make dist     sdist and wheel, in dist/
+#   make dist     sdist and wheel, in dist/       make release  those that could be published, checked; publishes nothing
 #   make bench    measure speed, and renew docs/performance.md
 #   make generators  fetch, build and run Pythia 8 and NCrystal in build-generators/, and renew docs/generators.md; can be interrupted
 #   make results  the paper's experiments in full, into results/ and docs/results/; hours, can be interrupted
@@ -42,7 +42,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: all demo check test sanitize docs dist fuzz chaos inject rewind soak truth build build-asan install lint lint-only format clean setup-build setup-test bench results generators
+.PHONY: all demo check test sanitize docs dist fuzz release chaos inject rewind soak truth build build-asan install lint lint-only format clean setup-build setup-test bench results generators
 
 all: build
 
@@ -78,6 +78,11 @@ docs: setup-test install build
 dist: setup-build $(VENV)/.requirements
 	@rm -rf dist
 	@$(VENV)/bin/python -m build --no-isolation --outdir dist .
+
+# The sdist, and a wheel for every Python of this machine that we support, with libzmq inside, each tried in a fresh environment.
+release: setup-build $(VENV)/.requirements
+	@$(PIP_INSTALL) $$($(VENV)/bin/python tools/requirements.py release)
+	@$(VENV)/bin/python tools/release.py --out dist
 
 # ---- the long forms of tests that are short in `make test` -------------------------------------------------------
 

@@ -2,98 +2,27 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
-import subprocess
-import sys
-import sysconfig
-import venv
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from tests.install.wheels import ROOT, Environment, installed, run
 from tests.system.test_readme import block, evidence
 
-ROOT = Path(__file__).resolve().parents[2]
 CONSUMER = Path(__file__).parent / "consumer"
 XTENSOR = Path("/usr/include/xtensor/xarray.hpp").exists()
 HOSTS_LIBRARY = "libzmq.so.5"
 
-# The whole module shares one wheel and one environment, and the first test pays for them.
+# The whole module shares one environment, and the first test pays for it.
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow, pytest.mark.compiler]
-
-
-def run(*command: str | Path, cwd: Path | None = None, code: int = 0, **environment: str) -> str:
-    """Runs a command as a user would who has nothing of ours in the environment. Shows its output if it fails."""
-    session = os.environ["ARS_TEST_SESSION"]
-    env = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "ARS_TEST_SESSION": session, **environment}
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    if done.returncode != code:
-        pytest.fail(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}", pytrace=False)
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this tree, from the objects that `make install` left in build/wheel."""
-    folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-build-isolation", "--no-deps"]
-    with (ROOT / "pyproject.toml").open() as lock:  # other workers of pytest may want it at the same time
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        run(*pip, "--wheel-dir", folder, ROOT, PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    [made] = folder.glob("libars-*.whl")
-    return made
-
-
-class Environment(NamedTuple):
-    """A virtual environment with the wheel."""
-
-    folder: Path
-    packages: Path
-
-    @property
-    def python(self) -> Path:
-        return self.folder / "bin" / "python"
-
-    @property
-    def ars(self) -> Path:
-        return self.folder / "bin" / "ars"
-
-    @property
-    def libars(self) -> Path:
-        return self.packages / "ars"
 
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """A fresh one. What libars depends on comes from the environment that runs the tests: nothing is downloaded."""
-    folder = tmp_path_factory.mktemp("user") / "venv"
-    venv.create(folder)  # without pip: ours installs there
-    python = folder / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
-    run(*pip, "install", "--no-deps", "--no-index", wheel)
-    [packages] = folder.glob("lib/python*/site-packages")
-    ours = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *filter(os.path.isdir, site_packages())}
-    (packages / "others.pth").write_text("\n".join(sorted(ours)) + "\n")
-    return Environment(folder, packages)
-
-
-def site_packages() -> Iterator[str]:
-    yield from (path for path in sys.path if path.endswith("site-packages"))
+    return installed(wheel, tmp_path_factory.mktemp("user") / "venv")
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""The evidence after refinement on every simulator whose evidence is known: the quick form of
-tools/refined_evidence.py.
-test_refinement.py has 20 seeds of two of them, with the mutant that reports its training traces."""
+"""The evidence after refinement where it is known: a quick form of tools/refined_evidence.py, which runs every model.
+
+test_refinement.py has 20 seeds of two others, with the mutant that reports its training traces."""
 
 from __future__ import annotations
 
@@ -23,10 +23,7 @@ TINY = NetworkConfig(
     lstm_dim=16, observe_dim=8, observe_hidden=16, site_dim=8, value_dim=8, category_dim=4, head_hidden=16, components=4
 )
 SEEDS = 3
-NAMES = [
-    "gaussian", "marsaglia-0", "marsaglia--1", "beta_bernoulli-a-10", "beta_bernoulli-b-5", "beta_bernoulli-finite-3",
-    "truncated_normal-a", "recursive-3", "recursive-1", "sequence", "branching", "event_loop",
-]  # fmt: skip
+NAMES = ["marsaglia-0", "beta_bernoulli-b-5", "recursive-3", "branching"]  # one of each kind; the tool runs them all
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +51,5 @@ def test_the_evidence_is_right_after_refinement(
 
 
 def test_every_model_is_known(tool: ModuleType) -> None:
-    """A case that is added to exact.py is tested here too; some differ from another in their data alone."""
-    left_out = {"beta_bernoulli-a-1", "beta_bernoulli-a-30", "truncated_normal-b", "nested"}
-    assert set(tool.models()) == set(NAMES) | left_out
+    """The tool runs whatever exact.py has; those that are tested here must be among them."""
+    assert set(NAMES) < set(tool.models())

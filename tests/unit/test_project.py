@@ -83,7 +83,7 @@ def test_the_projects_home_is_written_in_one_place() -> None:
 
 def test_workflows_ask_for_targets_that_the_makefile_has() -> None:
     asked = {target for path in WORKFLOWS for target in re.findall(r"^ +target: (\w[\w-]*)", path.read_text(), re.M)}
-    assert {"lint", "check", "test", "sanitize", "docs", "dist"} <= asked
+    assert {"lint", "check", "test", "sanitize", "docs", "release"} <= asked
     for target in asked:
         found = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
         assert found.returncode == 0, found.stderr
