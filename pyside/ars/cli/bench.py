@@ -23,7 +23,7 @@ _MUCH_STOLEN = 0.03  # of the time
 SUITES = {
     "fork": "what a forked continuation costs, over a bare fork of the same process",
     "rewind": "what a continuation costs that runs in place and is undone, over a forked one and a bare fork",
-    "draws": "what a draw costs in a simulator that runs alone, over the C library's generator",
+    "draws": "what a draw costs in a simulator that runs alone, over the C library's generator, and in a run",
     "infer": "posterior traces per second, and where the time goes",
     "budget": "effective traces per second of an automatic budget, over M = 1, N = 10 and over the best fixed budget",
     "costs": "what the parts of a run cost here, for --costs of ars infer",
