@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from ars import distributions, vectors
 from ars.budget import AutoBudget, Budget, ChosenBudget, Costs
+from ars.calibration.public import calibrate
+from ars.calibration.result import Calibration
 from ars.checks.findings import CheckReport, Finding
 from ars.config import NetworkConfig, RefineConfig, TrainingConfig
 from ars.distributions import *  # noqa: F403  # its __all__ is the list of distributions
@@ -30,6 +32,7 @@ from ars.errors import (
     PoolFullError,
     ProposalError,
     ProtocolError,
+    RankLostError,
     RefinementWarning,
     ReplayWarning,
     RunInterrupted,
@@ -65,6 +68,7 @@ __all__ = [
     "BatchError",
     "BiasWarning",
     "Budget",
+    "Calibration",
     "ChainError",
     "Chains",
     "CheckReport",
@@ -96,6 +100,7 @@ __all__ = [
     "ProposalDraws",
     "ProposalError",
     "ProtocolError",
+    "RankLostError",
     "RefineConfig",
     "RefinementWarning",
     "ReplayWarning",
@@ -111,6 +116,7 @@ __all__ = [
     "TrainingConfig",
     "TrainingError",
     "WeightError",
+    "calibrate",
     "get_cmake_dir",
     "get_include",
     "merge",

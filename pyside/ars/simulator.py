@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ars.network.facade import Network
+    from ars.prediction import Prediction
 
 __all__ = ["InLoops", "OnFailure", "Simulator"]
 
@@ -142,12 +143,13 @@ class Simulator:
             show_stdout=bool(show_stdout),
             continuations=continuations,
         )
-        self._use(Processes(dataclasses.replace(setup, limits=setup.limits.changed(given))), Runs)
+        self._use(Processes(dataclasses.replace(setup, limits=setup.limits.changed(given))))
 
-    def _use(self, processes: Family, runs: type[Runs]) -> None:
+    def _use(self, processes: Family, runs: Runs | None = None) -> None:
         """Run traces with these: processes of this machine, or those of a cluster."""
-        self._processes, self._runs = processes, runs(processes)
-        self._lease, self._prior_chunk = self._processes.lease, self._runs.prior_chunk  # for training and recording
+        self._processes, self._runs = processes, Runs(processes) if runs is None else runs
+        self._lease = self._processes.lease
+        self._prior_chunk, self._prior_chunks = self._runs.prior_chunk, self._runs.prior_chunks  # to train and record
 
     @classmethod
     def listen(
@@ -342,6 +344,75 @@ class Simulator:
         shown = make_progress(progress)
         return infer(self._runs, asked, seed, lease, shown, estimates_the_prior=self._estimates_the_prior)
 
+    def predict(
+        self,
+        post: Posterior,
+        n: int = 1000,
+        seed: int | None = None,
+        *,
+        method: str | None = None,
+        on_failure: OnFailure = ON_FAILURE,
+        progress: bool | Progress | None = None,
+    ) -> Prediction:
+        """Simulate data with latents from a posterior: the posterior predictive distribution.
+
+        Latents are drawn by their weights, with systematic resampling, and given to the simulator. It draws the
+        observations, and whatever it does not record as a latent, anew. Numbers of the data that were not observed
+        (NaN) are drawn as well.
+
+        Parameters
+        ----------
+        post : Posterior
+            From ``posterior``. This simulator must draw its latents; its observations may differ, for example when it
+            has other arguments.
+        n : int
+            Number of draws (default: 1,000). More than the effective traces of ``post`` repeat the same latents with
+            other data.
+        seed : int, optional
+            Same seed, same draws (default: random).
+        method : str, optional
+            Weighting (default: the run's own, see ``Posterior``).
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, or run it again with other random numbers (default: "raise").
+        progress : bool or Progress, optional
+            True shows a progress bar on stderr (default: none).
+
+        Returns
+        -------
+        Prediction
+            Equally weighted traces: ``predicted.observations["y"]`` has a row per draw.
+
+        Raises
+        ------
+        ValueError
+            If no trace of the posterior has weight, or this simulator draws none of its latents.
+
+        Warns
+        -----
+        BiasWarning
+            If draws are left out because loops keep rejecting their latents.
+
+        Examples
+        --------
+        >>> with ars.Simulator(["build/csim/gaussian"]) as sim:  # doctest: +SKIP
+        ...     post = sim.posterior({"y": 0.7}, 10_000, seed=1)
+        ...     predicted = sim.predict(post, 1_000, seed=2)
+        """
+        from ars.prediction import predict
+
+        shown = make_progress(progress)
+        chosen_seed = seed_or_random(seed)
+        return predict(
+            self._runs,
+            post,
+            n,
+            chosen_seed,
+            lease=self._lease(),
+            progress=shown,
+            on_failure=on_failure,
+            method=method,
+        )
+
     def check_data(
         self,
         observe: Mapping[str, npt.ArrayLike],
@@ -531,6 +602,7 @@ class Simulator:
         on_failure: OnFailure = ON_FAILURE,
         checkpoint_every: float = CHECKPOINT_EVERY,
         tensorboard: str | os.PathLike[str] | None = None,
+        device: str = "cpu",
     ) -> Network:
         """Trains a proposal network on traces of the prior, fresh ones or those of a folder that ``record`` wrote.
 
@@ -564,8 +636,16 @@ class Simulator:
             Seconds between two writes of ``out`` (default: 120 s).
         tensorboard : path, optional
             Folder for the logs of TensorBoard (default: none).
+        device : {"cpu", "cuda", "cuda:N"}
+            Where the network is computed (default: "cpu").
         progress : bool or Progress, optional
             True shows a progress bar on stderr (default: none).
+
+        Notes
+        -----
+        In processes started by torchrun, or with an initialised ``torch.distributed`` process group, all ranks train
+        one network together: each draws a share of every batch. The first rank writes ``out`` and shows the progress;
+        all return the same network.
 
         Returns
         -------
@@ -575,7 +655,7 @@ class Simulator:
         Raises
         ------
         TrainingError
-            If the loss is not finite.
+            If the loss is not finite, or another rank cannot go on (``RankLostError`` if it has ended).
         StorageError
             If ``out`` cannot be written.
         RunInterrupted
@@ -611,6 +691,7 @@ class Simulator:
             threads=threads,
             progress=progress,
             tensorboard=tensorboard,
+            device=device,
         )
 
     @renamed(n="traces", directory="out")

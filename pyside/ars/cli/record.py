@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ars.cli.dask_words import add_dask, simulator_of
+from ars.cli.documents import add_json, print_document
 from ars.cli.options import (
     UsageError,
     add_first_trace,
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_listen(parser)
     add_dask(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,5 +70,17 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(str(error)) from error
     size = sum(shard.size for shard in recording.shards)
     traces = sum(shard.traces for shard in recording.shards)
+    if arguments.json:
+        print_document(
+            {
+                "folder": arguments.out,
+                "traces": traces,
+                "shards": len(recording.shards),
+                "bytes": size,
+                "seed": recording.seed,
+                "max_rejected": recording.max_rejected,
+            }
+        )
+        return 0
     print(f"{arguments.out}: {traces:,} traces in {len(recording.shards):,} shards, {size / 1e6:,.1f} MB")
     return 0

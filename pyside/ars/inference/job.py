@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ars._native import RunFlag
+from ars._native import RunFlag, SiteKind
 from ars.budget import Budget, ChosenBudget
 from ars.columns import Columns, Site, merge, select
 from ars.errors import ArsError, ReplayWarning, RunInterrupted, StorageError
 from ars.failures import Failure
 from ars.inference.options import PosteriorOptions
+from ars.observed import warn_of_nothing_observed
 from ars.outside import outside
 from ars.planning.entries import exact_loops
 from ars.posterior import Posterior
@@ -306,7 +307,7 @@ class Job:
             "the same seed and number gave other values. It probably has a random generator of its own, or reads a "
             "clock or a file. Loops are therefore estimated while each trace runs, which is exact but takes longer, "
             "and the result cannot be reproduced. Draw with ars_draw or ars_sample instead, or ask for one phase from "
-            "the start: budget=Budget.auto(phases=1), --phases 1",
+            "the start: budget=ars.Budget.auto(phases=1)",
             ReplayWarning,
             stacklevel=outside(),
         )
@@ -347,6 +348,7 @@ class Job:
             return self._result(columns, budget, exact, whole=True)
         self._proposer.warn_after_run(columns, self.sites)
         warn_of_impossible(columns, self.sites)
+        warn_of_nothing_observed(self.asked.data, (site.name for site in self.sites if site.kind is SiteKind.OBSERVE))
         report_continuations(columns, self.sites)
         with_failures = [recorder for recorder in self._recorders if recorder.n_failed]
         if with_failures:

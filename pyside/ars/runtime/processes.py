@@ -18,7 +18,7 @@ from ars.proposers import PriorProposer, Proposer
 from ars.runtime.recorder import Recorder
 from ars.runtime.session import Session
 from ars.runtime.setup import Setup
-from ars.runtime.started_files import StartedFiles, check_same, digest_of
+from ars.runtime.started_files import Executable, StartedFiles, check_same
 from ars.store.identity import ELSEWHERE, behaviour
 from ars.wire import RunConfig
 
@@ -219,7 +219,7 @@ class Processes:
         """The SHA-256 of the executable as it is now; "" if it is elsewhere or cannot be read."""
         if self.setup.listen is None:
             with contextlib.suppress(LaunchError, OSError):
-                return digest_of(self.setup)
+                return Executable(self.setup).digest()
         return ""
 
     @property

@@ -15,14 +15,27 @@ from ars.runtime.setup import Setup
 from ars.store.executable import Program, loaded_files, read_program
 from ars.store.identity import differences
 
-__all__ = ["StartedFiles", "check_same", "digest_of"]
+__all__ = ["Executable", "StartedFiles", "check_same"]
 
 
-def digest_of(setup: Setup) -> str:
-    """The SHA-256 of the executable as this machine has it."""
-    path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+class Executable:
+    """The executable as this machine has it. It is read again only if another file is there, or it has changed."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._known: tuple[tuple[object, ...], str] = ((), "")
+
+    def digest(self) -> str:
+        """SHA-256 of its content. Raises LaunchError or OSError if there is none that can be started."""
+        setup = self._setup
+        path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
+        with open(path, "rb") as file:
+            about = os.fstat(file.fileno())
+            # ctime: a file that was copied over keeps its inode, and may get its size and time of before
+            key = (path, about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+            if key != self._known[0]:
+                self._known = (key, hashlib.file_digest(file, "sha256").hexdigest())
+        return self._known[1]
 
 
 def check_same(expected: Mapping[str, Any], found: Mapping[str, Any] | None) -> None:

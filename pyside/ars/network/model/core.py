@@ -18,7 +18,7 @@ from ars._native import N_PARAMS, DistKind
 from ars.config import NetworkConfig
 from ars.network.model import features
 from ars.network.model.attention import SeriesReaders, series_of
-from ars.network.model.embeddings import ObservationEncoder
+from ars.network.model.embeddings import ObservationEncoder, Standardiser
 from ars.network.model.heads import HEADS, HeadSettings, Proposal
 from ars.network.model.inputs import Inputs, distinct
 from ars.network.model.layers import FamilyHead, PairLayers
@@ -222,6 +222,10 @@ class ProposalNetwork(nn.Module):
         observation = self.observer.checked(observation)
         self.observer.learn(observation)
         self.series.learn(observation)
+
+    def knows_scales(self) -> bool:
+        """Whether enough data have been seen, so that ``learn_scales`` changes nothing."""
+        return all(module.known() for module in self.modules() if isinstance(module, Standardiser))
 
     def observe(self, observation: Mapping[str, Tensor]) -> Tensor:
         """What is to be known of data, name -> [B, *shape]: their embedding and the tokens of series, [B, E + tokens].
