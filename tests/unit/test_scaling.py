@@ -25,6 +25,8 @@ def test_nothing_to_wait_for_is_full_efficiency() -> None:
         (replace(FREE, task_seconds=2.0), "scheduler", 2 * 32 / 0.1 / 2.0),  # tasks of 640 traces, one per 2 s
         (replace(FREE, trace_bytes=1.25e9 / 100), "network", 100.0),
         (replace(FREE, take_seconds=0.005), "client", 200.0),
+        # what is queued behind the client must not hold up the network
+        (replace(FREE, take_seconds=0.005, trace_bytes=1.25e9 / 400, task_bytes=1.25e6), "client", 200.0),
     ],
 )
 def test_a_shared_queue_binds_at_its_rate(costs: Costs, binds: str, rate: float) -> None:
@@ -56,7 +58,11 @@ def test_rings_and_trees() -> None:
 def test_costs_are_read_from_a_document() -> None:
     document = {
         "boundaries": {"worker to client, Dask": {"messages": 0.1, "bytes": 300.0}},
-        "task_seconds": 1e-3, "take_seconds": 1e-6, "task_bytes": 100.0, "parameters": 10, "step_seconds": 0.1,
+        "task_seconds": 1e-3,
+        "take_seconds": 1e-6,
+        "task_bytes": 100.0,
+        "parameters": 10,
+        "step_seconds": 0.1,
     }
     found = simulate(costs_of(document), quick=True)
     assert {row["binds"] for row in found["runs"]} == {"workers"} and len(found["training"]) == 12

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 from ars.columns import Columns, Site
 from ars.errors import ShardError, StorageError
+from ars.store.features import unlike
 from ars.store.files import write_whole
-from ars.store.shards import FORMAT, INDEX, MERGED, Recording, named, read_index, unlike
+from ars.store.shards import FORMAT, INDEX, MERGED, Recording, named, read_index
 
 __all__ = ["Folders", "Recordings", "merge_recordings", "open_recordings"]
 

@@ -32,9 +32,10 @@ from ars.arguments import (
     number_of_traces,
     seed_or_random,
 )
-from ars.columns import Array, Columns, Integers, Site, offsets, take, trace_of
+from ars.columns import Array, Columns, Integers, Site, take
 from ars.errors import ShardError, StorageError
 from ars.progress import Progress, make_progress
+from ars.store.features import Features, features_of, unlike
 from ars.store.files import Bytes, parse_json, write_whole
 from ars.store.older import unknown
 
@@ -46,7 +47,6 @@ __all__ = [
     "INDEX",
     "MERGED",
     "SHARD_TRACES",
-    "Features",
     "Recording",
     "Shard",
     "decode_shard",
@@ -56,7 +56,6 @@ __all__ = [
     "read_index",
     "record",
     "shard_header",
-    "unlike",
 ]
 
 FORMAT: Final = "ars-traces"
@@ -387,7 +386,7 @@ class Recording:
     def check_simulator(self, columns: Columns, sites: Sequence[Site]) -> None:
         """Compares with some traces of a simulator: what most traces of one have must be in the other, with the same
         kind of distribution. Raises a ShardError that lists what does not match."""
-        wrong = unlike(self.features(), _features(columns, sites), "the folder", "the simulator")
+        wrong = unlike(self.features(), features_of(columns, sites), "the folder", "the simulator")
         if wrong:
             raise ShardError(
                 f"{self.directory} holds traces of another simulator ({shlex.join(self.command)}):\n  "
@@ -396,61 +395,7 @@ class Recording:
 
     def features(self) -> Features:
         """Which latents and observations the traces of the first shard have, and how often."""
-        return _features(*self.load(0))
-
-
-def unlike(one: Features, other: Features, here: str, there: str, often: float = 0.1) -> list[str]:
-    """What most traces of one have and the other has not, or has otherwise, a line each; at most 20, and how many more.
-    ``here`` and ``there`` say which is which."""
-    wrong = []
-    for key in sorted(one.keys() | other.keys()):
-        mine, theirs = one.get(key), other.get(key)
-        what = f"{key[0].name.lower()} {key[1]!r}"
-        if theirs is None:
-            if mine is not None and mine.share > often:
-                wrong.append(f"{what} is in {here}, not in {there}")
-        elif mine is None:
-            if theirs.share > often:
-                wrong.append(f"{what} is in {there}, not in {here}")
-        elif mine.dist is not theirs.dist:
-            wrong.append(f"{what} is {_name(mine.dist)} in {here}, {_name(theirs.dist)} in {there}")
-        elif mine.size != theirs.size and key[0] is SiteKind.OBSERVE:
-            wrong.append(f"{what} has {mine.size} numbers in {here}, {theirs.size} in {there}")
-    return [*wrong[:20], f"... and {len(wrong) - 20} more"] if len(wrong) > 20 else wrong
-
-
-def _name(dist: DistKind | None) -> str:
-    return dist.name if dist else "of no distribution"
-
-
-class _Feature(NamedTuple):
-    dist: DistKind | None
-    share: float  # of the traces that have it
-    size: int  # most numbers of an observation in a trace
-
-
-Features = dict[tuple[SiteKind, str], _Feature]
-
-
-def _features(columns: Columns, sites: Sequence[Site]) -> Features:
-    """Which latents and observations the traces have, and how often."""
-    where = offsets(columns)
-    found: Features = {}
-    rows = max(len(columns.traces), 1)
-    for site in sites:
-        if site.kind not in (SiteKind.SAMPLE, SiteKind.OBSERVE):
-            continue
-        items, starts = (
-            (columns.samples, where.samples) if site.kind is SiteKind.SAMPLE else (columns.observes, where.observes)
-        )
-        index = np.flatnonzero(items["site"] == site.id)
-        traces = trace_of(starts, index)
-        size = 0
-        if site.kind is SiteKind.OBSERVE and len(index):
-            size = int(np.bincount(traces, weights=items["n"][index]).max())
-        if len(index):
-            found[site.kind, site.address] = _Feature(site.dist, len(np.unique(traces)) / rows, size)
-    return found
+        return features_of(*self.load(0))
 
 
 def shard_header(whole: memoryview) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import Any, Final
 import ars
 from ars._native import RunFlag
 from ars.columns import Columns
-from ars.runtime.session import Session
 from ars_lab.bench.measure import find_simulator
 
 __all__ = ["Boundary", "Measured", "measure"]
@@ -129,27 +128,28 @@ def _cluster(command: list[str], traces: int, turns: int, tasks: int) -> tuple[f
 
 
 @contextlib.contextmanager
-def _counted() -> Iterator[dict[str, float]]:
-    """Counts messages and bytes of all sessions in the block, in both directions."""
+def _counted(sim: ars.Simulator) -> Iterator[dict[str, float]]:
+    """Counts messages and bytes between a running simulator and its controller in the block, in both directions."""
     counts = {"messages": 0.0, "bytes": 0.0}
-    send, receive = Session._send, Session._receive
+    session: Any = sim._processes.session  # type: ignore[attr-defined]
+    send, receive = session._send, session._receive
 
-    def counting_send(self: Session, frame: bytes) -> None:
+    def counting_send(frame: bytes) -> None:
         counts["messages"] += 1
         counts["bytes"] += len(frame)
-        send(self, frame)
+        send(frame)
 
-    def counting_receive(self: Session, wait_ms: int) -> list[list[bytes]]:
-        found = receive(self, wait_ms)
+    def counting_receive(wait_ms: int) -> list[list[bytes]]:
+        found: list[list[bytes]] = receive(wait_ms)
         counts["messages"] += len(found)
         counts["bytes"] += sum(len(frame) for frames in found for frame in frames)
         return found
 
-    Session._send, Session._receive = counting_send, counting_receive  # type: ignore[method-assign]
+    session._send, session._receive = counting_send, counting_receive
     try:
         yield counts
     finally:
-        Session._send, Session._receive = send, receive  # type: ignore[method-assign]
+        del session._send, session._receive
 
 
 def _prior_boundary(command: list[str], traces: int) -> tuple[Boundary, float]:
@@ -157,7 +157,7 @@ def _prior_boundary(command: list[str], traces: int) -> tuple[Boundary, float]:
     with ars.Simulator(command, workers=1) as sim:
         sim.prior(100, seed=0)
         begin = time.process_time()
-        with _counted() as counts:
+        with _counted(sim) as counts:
             sim.prior(traces, seed=1)
         took = time.process_time() - begin
     return Boundary(counts["messages"] / traces, counts["bytes"] / traces), took / traces
@@ -166,7 +166,7 @@ def _prior_boundary(command: list[str], traces: int) -> tuple[Boundary, float]:
 def _asked_boundary(command: list[str], traces: int) -> Boundary:
     with ars.Simulator(command, workers=16) as sim:
         sim.prior(100, seed=0)
-        with _counted() as counts:
+        with _counted(sim) as counts:
             sim.posterior(_DATA, traces, proposals=_PROPOSALS, budget=None, seed=1)
     return Boundary(counts["messages"] / traces, counts["bytes"] / traces)
 

@@ -92,12 +92,13 @@ def run_fleet(fleet: Fleet, costs: Costs, seed: int = 0) -> Outcome:
     traces = max(1, round(fleet.task_seconds * fleet.cores / fleet.trace_seconds))
     seconds = traces * fleet.trace_seconds / fleet.cores / speed  # of a task, per node
     left = fleet.nodes * fleet.tasks_per_node
-    scheduler, network, client = _Queue(), _Queue(), _Queue()
+    scheduler, client = _Queue(), _Queue()
+    outgoing, network = _Queue(), _Queue()  # a network carries both ways at once
     node_free = np.zeros(fleet.nodes)
     events: list[tuple[float, int]] = []  # a task's result reaches the client's network
 
     def send(node: int, at: float) -> None:
-        there = network.serve(scheduler.serve(at, costs.task_seconds), costs.task_bytes / fleet.bytes_per_second)
+        there = outgoing.serve(scheduler.serve(at, costs.task_seconds), costs.task_bytes / fleet.bytes_per_second)
         node_free[node] = max(node_free[node], there) + seconds[node]
         heapq.heappush(events, (float(node_free[node]), node))
 
