@@ -34,7 +34,7 @@ language = "en_GB"
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!ars\.).*"),
-    ("py:class", r"ars\.[a-z]\S*\.[A-Z]\w*"),  # types of private modules, which signatures name
+    ("py:class", r"ars\.[a-z_]\S*\.\w+"),  # types of private modules, which signatures name
     ("c:.*", r"size_t|bool"),
 ]
 

@@ -98,7 +98,15 @@ def read(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = with_links(text, folder, page, shown)
 
 
+def always_read(app: Sphinx, env: object, added: set[str], changed: set[str], removed: set[str]) -> list[str]:
+    """Pages whose content comes from elsewhere: the package may have changed, or there are other pages to list."""
+    del env, changed
+    made = [page for page in app.env.found_docs if "<!-- " in (DOCS / f"{page}.md").read_text(encoding="utf-8")]
+    return [page for page in made if page != "index" or added or removed]
+
+
 def setup(app: Sphinx) -> ExtensionMetadata:
     app.add_config_value("repository_shown", shown_files(), "env")
     app.connect("source-read", read)
+    app.connect("env-get-outdated", always_read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
