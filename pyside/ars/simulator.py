@@ -184,7 +184,8 @@ class Simulator:
         there = None if command is None else processes.setup.command
         processes.setup = processes.setup.listening(listen, there, announce)
         if integer("simulators", simulators, 1, MOST_SIMULATORS) > 1:
-            simulator._use(Crowd(processes.setup, simulators), CrowdRuns)
+            crowd = Crowd(processes.setup, simulators)
+            simulator._use(crowd, CrowdRuns(crowd))
         simulator._processes.ready()
         return simulator
 
