@@ -32,6 +32,7 @@ __all__ = [
     "PoolFullError",
     "ProposalError",
     "ProtocolError",
+    "RankLostError",
     "RefinementWarning",
     "RunInterrupted",
     "ShardError",
@@ -130,6 +131,10 @@ class PoolFullError(ArsError):
 
 class TrainingError(ArsError):
     """The training cannot go on."""
+
+
+class RankLostError(TrainingError):
+    """Another process of a training on several ranks has ended."""
 
 
 class BatchError(ArsError, ValueError):

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ars.columns import Floats, Key
 from ars.diagnostics import normalised_weights, running_evidence
+from ars.display.notebook import in_notebook
 from ars.errors import NaiveVarianceWarning
 from ars.posterior import Posterior, Traces
 from ars.results.bins import bin_edges, densities
@@ -38,13 +39,17 @@ _LINES = ("blue", "vermillion", "green", "purple", "orange", "sky blue")
 _STYLES = ("-", "--", "-.", ":")
 
 
-def _axes(axes: Axes | None) -> Axes:
+def new_axes(axes: Axes | None) -> Axes:
     if axes is not None:
         return axes
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install libars[plots]") from error
+    if in_notebook():  # a figure of pyplot's, which the notebook shows below the cell
+        from matplotlib import pyplot as plt
+
+        return plt.subplots(figsize=(6.0, 4.0), layout="constrained")[1]
     # a figure of its own, not one of pyplot's: nothing global, and no display
     return Figure(figsize=(6.0, 4.0), layout="constrained").add_subplot()
 
@@ -85,7 +90,7 @@ def plot_posterior(
     -------
     Axes
     """
-    axes = _axes(axes)
+    axes = new_axes(axes)
     values = posterior[key]
     for given in (values,) if prior is None else (values, prior[key]):
         if given.ndim != 1:
@@ -120,7 +125,7 @@ def plot_evidence(
 
     Several runs are given as label -> posterior; a method that a run does not have is an error. The methods' lines
     differ in style as well as colour. Without NaiveVarianceWarning: the picture shows what it is about."""
-    axes = _axes(axes)
+    axes = new_axes(axes)
     runs = {"": posterior} if isinstance(posterior, Posterior) else posterior
     drawn = 0
     for label, run in runs.items():
@@ -179,7 +184,7 @@ def predictive(
     ValueError
         If there are more or fewer data than predicted numbers.
     """
-    axes = _axes(axes)
+    axes = new_axes(axes)
     drawn = predicted.observations[name]
     drawn = drawn.reshape(len(drawn), -1)
     given = predicted.observed.get(name) if data is None else np.asarray(data, np.float64)

@@ -182,6 +182,11 @@ class Traces:
     def __repr__(self) -> str:
         return self.summary()
 
+    def _repr_html_(self) -> str:
+        from ars.display.html import traces_html
+
+        return traces_html(self)
+
 
 class Posterior(Estimates, Traces):
     """Weighted traces, from ``sim.posterior``.
@@ -316,6 +321,11 @@ class Posterior(Estimates, Traces):
         return diagnostics.resample(self.log_weights(method, **acceptance), len(self) if n is None else n, seed)
 
     # -- for people and for ArviZ --
+
+    def _repr_html_(self) -> str:
+        from ars.display.html import posterior_html
+
+        return posterior_html(self)
 
     def _available(self) -> dict[str, Floats]:
         """The log weights of every method that this run has, the one that is meant by default first."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ars.cli.documents import add_json, print_document
 from ars.cli.options import at_least, positive
 from ars.cli.report_words import add_report, command_of
 
@@ -22,7 +23,7 @@ _MUCH_STOLEN = 0.03  # of the time
 SUITES = {
     "fork": "what a forked continuation costs, over a bare fork of the same process",
     "rewind": "what a continuation costs that runs in place and is undone, over a forked one and a bare fork",
-    "draws": "what a draw costs in a simulator that runs alone, over the C library's generator",
+    "draws": "what a draw costs in a simulator that runs alone, over the C library's generator, and in a run",
     "infer": "posterior traces per second, and where the time goes",
     "budget": "effective traces per second of an automatic budget, over M = 1, N = 10 and over the best fixed budget",
     "costs": "what the parts of a run cost here, for --costs of ars infer",
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--cache", type=Path, metavar="DIR", help="where pyprob's environment and trained networks are kept"
         )
         suite.add_argument("--quiet", action="store_true", help="tables only")
+        add_json(suite)
         if name == "budget":
             suite.add_argument("--case", metavar="TEXT", help="only cases whose name contains TEXT (default: all)")
         if name == "costs":
@@ -61,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     diff.add_argument("before", type=Path)
     diff.add_argument("after", type=Path)
     diff.add_argument("--threshold", type=positive, default=10.0, metavar="%", help="changes below say nothing (10)")
+    add_json(diff)
     diff.add_argument("--fail", action="store_true", help="exit with 1 if something got slower")
 
 
@@ -105,6 +108,8 @@ def _measure(name: str, effort: Effort, arguments: argparse.Namespace, report: R
         latest = m.case
         report.measurements.append(m)
     made = report.measurements[begun:]
+    if arguments.json:
+        return
     for suite in dict.fromkeys(m.suite for m in made):
         print(f"\n{TITLES.get(suite, suite)}\n")
         print(table(m for m in made if m.suite == suite))
@@ -116,6 +121,10 @@ def _compare(arguments: argparse.Namespace) -> int:
     from ars_lab.bench.results import load
 
     found = compare(load(arguments.before), load(arguments.after), arguments.threshold / 100)
+    if arguments.json:
+        changes = [each._asdict() | {"verdict": each.verdict} for each in found.changes]
+        print_document(found._asdict() | {"changes": changes})
+        return 1 if arguments.fail and found.of("slower") else 0
     if found.machine:
         print(f"The machines differ ({'; '.join(found.machine)}): only ratios can be compared.\n")
     for change in [*found.of("slower"), *found.of("faster")]:
@@ -156,7 +165,8 @@ def run(arguments: argparse.Namespace) -> int:
         from ars_lab.bench.costs import save
 
         save(report.measurements, arguments.costs)
-        print(f"\nwritten to {arguments.costs}: use it with ars infer --costs {arguments.costs}")
+        if not arguments.json:
+            print(f"\nwritten to {arguments.costs}: use it with ars infer --costs {arguments.costs}")
     if arguments.out is not None:
         report.save(arguments.out)
     if arguments.report is not None:
@@ -164,11 +174,14 @@ def run(arguments: argparse.Namespace) -> int:
         from ars_lab.bench.report import bench_page
 
         write(bench_page(report, command_of(arguments)), arguments.report)
-        print(f"\nreport: {arguments.report}")
+        if not arguments.json:
+            print(f"\nreport: {arguments.report}")
     if arguments.plots is not None:
         from ars_lab.bench.plots import save_plots
 
         save_plots(report.measurements, arguments.plots)
     if arguments.into is not None:
         replace_tables(arguments.into, report)
+    if arguments.json:
+        print_document(report.to_dict())
     return 0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ars.cli.documents import add_json, print_document
 from ars.cli.options import add_continuations, add_out, limits
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--quick", action="store_true", help=f"{_QUICK_TRACES} traces per run and no training: a few seconds"
     )
     add_continuations(parser)
+    add_json(parser)
 
 
 def _positive(text: str) -> int:
@@ -376,13 +378,18 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{example.title}: {len(_BUDGETS) + 2} runs of {per_run:,} traces", file=sys.stderr)
         shown.append(_run_example(example, executable, per_run, limits(arguments)))
     _write(shown, arguments.out)
-    for each in shown:
-        print(f"\n{_text(each)}")
-    print(f"\n{_READING}")
     report = _report(shown, arguments.out)
-    print(f"Tables and plots are in {arguments.out}/")
-    if report is not None:
-        print(f"Report: {report.resolve()}")
+    if arguments.json:
+        rows = [row for each in shown for row in each.rows]
+        right = all(each.right for each in shown)
+        print_document({"out": arguments.out, "report": report, "right": right, "rows": rows})
+    else:
+        for each in shown:
+            print(f"\n{_text(each)}")
+        print(f"\n{_READING}")
+        print(f"Tables and plots are in {arguments.out}/")
+        if report is not None:
+            print(f"Report: {report.resolve()}")
     wrong = [each.example.title for each in shown if not each.right]
     if wrong:
         print(f"These did not come out as they must: {'; '.join(wrong)}", file=sys.stderr)

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import numpy as np
 
 from ars.arguments import InLoops
-from ars.budget import AutoBudget
+from ars.budget import AutoBudget, Budget
 from ars.cli.budget_words import MOST_TRACES_UNTIL, add_auto, add_budget, budget_of, parsed, words_of
 from ars.cli.dask_words import add_dask, check_place, simulator_of
+from ars.cli.documents import add_json
 from ars.cli.options import (
     UsageError,
     add_continuations,
+    add_first_trace,
     add_limits,
     add_listen,
     add_on_failure,
@@ -32,6 +34,7 @@ from ars.cli.options import (
 )
 from ars.cli.refine_words import add_refinement, refinement_of
 from ars.cli.report_words import Beside, add_predict, add_report, beside, write_posterior
+from ars.display.screen import print_text
 from ars.inference.options import PosteriorOptions
 from ars.store.saved import SUFFIXES, check_netcdf
 
@@ -63,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"number of traces (default: {_TRACES:,}); with --error or --seconds the maximum (default: "
         f"{MOST_TRACES_UNTIL:,})",
     )
+    add_first_trace(parser, "0")
     add_on_failure(parser)
     add_seed(parser)
     parser.add_argument(
@@ -86,9 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_refinement(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     group = parser.add_argument_group("what is printed and required")
-    group.add_argument(
-        "--json", action="store_true", help="print one JSON document instead of text; NaN and infinity are null"
-    )
+    add_json(group)
     group.add_argument(
         "--check-data",
         type=at_least(800),
@@ -156,7 +158,7 @@ def run_options(arguments: argparse.Namespace, standard: str = "auto") -> dict[s
 def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The options of ``add_data`` and ``add_budget`` that were given, as words of a command line for ``ars replay``.
 
-    An automatic budget is not among them: a trace alone has no plan. The run adds the budget that its trace had."""
+    A budget with a plan is not among them: a trace alone has none. The run adds the budget that its trace had."""
     words: list[str] = []
     for name, value in arguments.observe:
         numbers = value if isinstance(value, list) else [value]
@@ -164,8 +166,10 @@ def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     for name in ("observe_file", "network", "in_loops"):
         if getattr(arguments, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
-    if arguments.budget is not None and not isinstance(budget := parsed(arguments.budget), AutoBudget):
-        words += words_of(budget)
+    if arguments.budget is not None:
+        budget = parsed(arguments.budget)
+        if budget is None or isinstance(budget, Budget):
+            words += words_of(budget)
     return tuple(words)
 
 
@@ -293,7 +297,10 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
             write_posterior(partial, Beside(), arguments, _replayed_with(arguments))
             print(f"ars infer: their report is {arguments.report}", file=sys.stderr)
         shown = document(partial, partial.diagnostics(), complete=False) if arguments.json else None
-        print(partial.summary("command line") if shown is None else shown)
+        if shown is None:
+            print_text(partial.summary("command line"))
+        else:
+            print(shown)
     if arguments.resume is not None:
         print(f"the finished traces are in {arguments.resume}; the same command goes on with them", file=sys.stderr)
     return 130
@@ -327,6 +334,9 @@ def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posteri
 def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Posterior, Beside]:
     """The posterior, and what it is compared with."""
     options = refinement_of(arguments) | run_options(arguments)
+    if arguments.first_trace is not None:
+        _check_range(arguments, options)
+        options["first_trace"] = arguments.first_trace
     with simulator_of(arguments) as sim:
         sim._runs.options = _replayed_with(arguments)
         try:
@@ -342,6 +352,21 @@ def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Pos
         except (ValueError, TypeError) as error:
             raise UsageError(str(error)) from error
         return post, beside(sim, arguments, data, post)
+
+
+def _check_range(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
+    """Raises UsageError unless runs of other ranges can be parts of the same run."""
+    if arguments.seed is None and arguments.resume is None:
+        raise UsageError("--first-trace needs --seed: runs of different ranges are parts of one run if they share it")
+    if arguments.error is not None or arguments.seconds is not None:
+        raise UsageError("--first-trace needs --traces: --error and --seconds choose the traces themselves")
+    proposed = options["network"] is not None or arguments.refine or arguments.adapt
+    if proposed and options["in_loops"] == "proposal" and isinstance(options["budget"], AutoBudget):
+        raise UsageError(
+            "--first-trace needs a budget that all ranges share: --budget auto would choose one for each range by its "
+            "own traces. Give --budget M=1,R=2, say, or --budget FILE.nc, the budget of an earlier run that wrote "
+            "this file with --out"
+        )
 
 
 def _written(post: Posterior, others: Beside, arguments: argparse.Namespace) -> Exception | None:
@@ -397,7 +422,7 @@ def _show(
     post: Posterior, check: DataCheck | None, arguments: argparse.Namespace, *, complete: bool, written: bool
 ) -> int:
     """Prints the results. Returns the exit code."""
-    from ars.cli.show import document, missed_requirements, table
+    from ars.cli.show import document, missed_requirements, print_run
 
     if arguments.json:
         assessed = post.diagnostics()
@@ -410,8 +435,7 @@ def _show(
     if arguments.json:
         print(document(post, assessed, complete=complete, missed=missed, check=check))
     else:
-        print(post.summary("command line", check))
-        print(table(assessed))
+        print_run(post, assessed, check)
         if written and arguments.out is not None:
             print(f"seed {post.run.seed}; written to {arguments.out}")
         if written and arguments.report is not None:

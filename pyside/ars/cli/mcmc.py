@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ars.cli.dask_words import add_dask, check_place, simulator_of
+from ars.cli.dask_words import add_dask, check_place, on_cluster, simulator_of
+from ars.cli.documents import add_json, print_document
 from ars.cli.infer import add_data, read_data, read_network
 from ars.cli.options import (
     UsageError,
@@ -22,6 +22,7 @@ from ars.cli.options import (
     at_least,
 )
 from ars.cli.report_words import add_report, command_of
+from ars.display.screen import on_screen, print_table, print_text
 from ars.mcmc.options import CHAINS
 from ars.store.saved import check_netcdf
 
@@ -71,9 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_listen(parser)
     add_dask(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document instead of text; NaN and infinity are null"
-    )
+    add_json(parser)
 
 
 def _out(text: str) -> Path:
@@ -93,7 +92,7 @@ def _chains(arguments: argparse.Namespace, data: dict[str, Any]) -> Chains:
     network = read_network(arguments)
     with simulator_of(arguments) as sim:
         try:
-            if arguments.dask is not None:
+            if on_cluster(arguments):
                 from ars.cluster.groups import chains_in_groups
 
                 options = {"warmup": arguments.warmup, "thin": arguments.thin, "M": arguments.M}
@@ -119,6 +118,25 @@ def _chains(arguments: argparse.Namespace, data: dict[str, Any]) -> Chains:
             raise UsageError(str(error)) from error
 
 
+# What a narrow terminal leaves out, the least important first.
+_DROP = ("std", "50%", "tail", ("5%", "95%"), "s.e.")
+
+
+def _print(chains: Chains, arguments: argparse.Namespace) -> None:
+    """The summary: as plain text to a pipe, fitted to its width on a terminal."""
+    from ars.mcmc.summary import assess, cells
+
+    summary = arguments.wording(chains.summary())
+    if not on_screen():
+        print(summary)
+        return
+    heading, _, rest = summary.partition("\n\n")
+    print_text(heading)
+    print()
+    print_table(*cells(assess(chains).rows), drop=_DROP)
+    print_text("\n" + rest.partition("\n\n")[2])
+
+
 def _show(chains: Chains, arguments: argparse.Namespace) -> None:
     from ars.mcmc.summary import document
 
@@ -129,7 +147,11 @@ def _show(chains: Chains, arguments: argparse.Namespace) -> None:
         from ars.report.render import write
 
         write(chains_page(chains, command=command_of(arguments)), arguments.report)
-    print(json.dumps(document(chains), indent=1, allow_nan=False) if arguments.json else chains.summary())
+    if arguments.json:
+        shown = document(chains)
+        print_document(shown | {"verdict": arguments.wording(shown["verdict"])}, indent=1)
+    else:
+        _print(chains, arguments)
     if arguments.out is not None and not arguments.json:
         print(f"written to {arguments.out}")
     if arguments.report is not None and not arguments.json:

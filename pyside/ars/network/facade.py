@@ -279,6 +279,11 @@ class Network:
         """The addresses of latents that the network never saw."""
         return [s.address for s in sites if s.kind is SiteKind.SAMPLE and s.address not in self.vocabulary]
 
+    def _repr_html_(self) -> str:
+        from ars.display.html import network_html
+
+        return network_html(self)
+
     def __repr__(self) -> str:
         c = self.config
         size = sum(parameter.numel() for parameter in self.network.parameters())
