@@ -3,7 +3,7 @@
 # apt-get. Prints nothing and changes nothing when all is there.
 #   build   compilers, CMake, libzmq, Python with venv and headers
 #   test    the above, and Clang with its AddressSanitizer, lld, clang-format, gfortran, and the
-#           libraries that adapters are for: GSL, CLHEP and xtensor
+#           libraries that adapters are for: GSL, CLHEP and xtensor; ip and openssl, for clusters
 set -eu
 purpose=${1:-build}
 PYTHON=${PYTHON:-python3}
@@ -57,6 +57,8 @@ find_missing() {
         [ -e /usr/include/xtensor/xarray.hpp ] || missing libxtensor-dev 'xtensor, for sources written for pyprob_cpp'
         have ld.lld || missing lld 'the linker lld, for link-time optimisation with Clang'
         have clang-format || missing clang-format 'clang-format'
+        have ip || missing iproute2 'ip, for tests on several hosts made of network namespaces'
+        have openssl || missing openssl 'openssl, for certificates'
     fi
 }
 

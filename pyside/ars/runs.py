@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ars._native import RunFlag
@@ -26,7 +26,7 @@ from ars.wire import RunConfig, Wanted
 if TYPE_CHECKING:
     from ars.inference.options import PosteriorOptions
 
-__all__ = ["Family", "Runs"]
+__all__ = ["Family", "Runs", "of_chunk"]
 
 _PROBE = 16  # traces that show which sites a simulator has
 
@@ -234,13 +234,36 @@ class Runs:
         """Traces first_trace .. first_trace + n - 1 of the prior run with this seed, in order, with the parameters of
         their priors: what a network is trained on. Fewer come back if another thread sets ``stop``. max_rejected: they
         come with what rejected tries drew, up to so many tries per loop entry. budget: their loops are estimated."""
+        config = self._chunk_config(seed, first_trace, n, max_rejected, budget)
+        recorder = self.recorder(config, PriorProposer(), on_failure, NoProgress())
+        self.work(config, PriorProposer(), recorder, lease, stop)
+        return of_chunk(recorder)
+
+    def prior_chunks(
+        self,
+        seed: int,
+        parts: Sequence[tuple[int, int]],
+        *,
+        on_failure: OnFailure = ON_FAILURE,
+        max_rejected: int = 0,
+        lease: int | None = None,
+    ) -> Generator[tuple[Columns, tuple[Site, ...]], None, None]:
+        """``prior_chunk`` of each of these pairs of a first trace and a number of traces, in their order."""
+        for first_trace, n in parts:
+            yield self.prior_chunk(seed, first_trace, n, on_failure=on_failure, max_rejected=max_rejected, lease=lease)
+
+    def _chunk_config(
+        self, seed: int, first_trace: int, n: int, max_rejected: int, budget: Budget | None = None
+    ) -> RunConfig:
         flags = RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS
         flags |= RunFlag.RECORD_REJECTED if max_rejected else RunFlag(0)
         flags |= RunFlag.ESTIMATE if budget else RunFlag(0)
         wanted = budget.wanted if budget else Wanted()
-        config = self.config(seed, n, flags, first_trace=first_trace, max_rejected=max_rejected, wanted=wanted)
-        recorder = self.recorder(config, PriorProposer(), on_failure, NoProgress())
-        self.work(config, PriorProposer(), recorder, lease, stop)
-        if failure := recorder.error():
-            raise failure
-        return recorder.columns(), recorder.sites
+        return self.config(seed, n, flags, first_trace=first_trace, max_rejected=max_rejected, wanted=wanted)
+
+
+def of_chunk(recorder: Recorder) -> tuple[Columns, tuple[Site, ...]]:
+    """The traces of a chunk that is over; raises what they amount to if one failed and that ended it."""
+    if failure := recorder.error():
+        raise failure
+    return recorder.columns(), recorder.sites

@@ -139,12 +139,13 @@ class Simulator:
             show_stdout=bool(show_stdout),
             continuations=continuations,
         )
-        self._use(Processes(dataclasses.replace(setup, limits=setup.limits.changed(given))), Runs)
+        self._use(Processes(dataclasses.replace(setup, limits=setup.limits.changed(given))))
 
-    def _use(self, processes: Family, runs: type[Runs]) -> None:
+    def _use(self, processes: Family, runs: Runs | None = None) -> None:
         """Run traces with these: processes of this machine, or those of a cluster."""
-        self._processes, self._runs = processes, runs(processes)
-        self._lease, self._prior_chunk = self._processes.lease, self._runs.prior_chunk  # for training and recording
+        self._processes, self._runs = processes, Runs(processes) if runs is None else runs
+        self._lease = self._processes.lease
+        self._prior_chunk, self._prior_chunks = self._runs.prior_chunk, self._runs.prior_chunks  # to train and record
 
     @classmethod
     def listen(

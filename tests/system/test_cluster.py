@@ -6,27 +6,31 @@ import os
 import re
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from build_helpers import COMPILERS, Builder, Variant
+from cluster_tools import DATA, assert_same, gone
 
 import ars
 from ars.cli import main
-from ars.columns import HOW, Columns
+from ars.columns import take
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
 import ars.cluster  # noqa: E402
+from ars.cluster.fleet import Fleet  # noqa: E402
+from ars.cluster.tasks import SentNetwork  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 WORKERS = 2
 KILLS = os.environ.get("ARS_CLUSTER") == "all"
-DATA = {"y": 0.7}
 PROPOSALS: dict[str, Any] = {"b": lambda t: ars.Normal(0.4 * t["a"], 1.1)}
 
 
@@ -37,46 +41,19 @@ def client(own_processes: Callable[[], dict[int, str]]) -> Iterator[Any]:
     options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
     with distributed.LocalCluster(n_workers=WORKERS, **options) as cluster, distributed.Client(cluster) as made:
         yield made
-    assert _gone(lambda: {pid: what for pid, what in own_processes().items() if pid not in before})
+    assert gone(lambda: {pid: what for pid, what in own_processes().items() if pid not in before})
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(own_processes: Callable[[], dict[int, str]]) -> Iterator[None]:
     """In place of the check of all other tests, which would find the cluster: no simulator outlives its run."""
     yield
-    assert _gone(lambda: {pid: what for pid, what in own_processes().items() if "ars-host" in what})
-
-
-def _gone(left: Callable[[], dict[int, str]]) -> bool:
-    """Whether these processes disappear in time."""
-    deadline = time.monotonic() + 30.0
-    while time.monotonic() < deadline:
-        if not left():
-            return True
-        time.sleep(0.05)
-    pytest.fail(f"left behind: {left()}", pytrace=False)
+    assert gone(lambda: {pid: what for pid, what in own_processes().items() if "ars-host" in what})
 
 
 @pytest.fixture
 def nested(csim: Callable[[str], str]) -> list[str]:
     return [csim("nested")]
-
-
-def assert_same(one: Any, other: Any) -> None:
-    """The same traces, apart from how they were computed."""
-    names = [site.address for site in one.sites], [site.address for site in other.sites]
-    for column in Columns._fields:
-        a, b = getattr(one.columns, column), getattr(other.columns, column)
-        assert len(a) == len(b), column
-        for field in a.dtype.names or ():
-            if field in HOW.get(column, ()):
-                continue
-            if field == "site":
-                assert [names[0][i] for i in a[field]] == [names[1][i] for i in b[field]]
-            else:
-                assert np.array_equal(a[field], b[field], equal_nan=a[field].dtype.kind == "f"), (column, field)
-        if a.dtype.names is None:
-            assert np.array_equal(a, b, equal_nan=True), column
 
 
 @pytest.fixture(scope="module")
@@ -113,11 +90,66 @@ def test_any_number_of_workers(client: Any, nested: list[str], network: Any, wor
     assert_same(ars.cluster.posterior(client, nested, DATA, 200, **fixed, workers=2), by_network)
 
 
-def test_a_network_from_a_file(client: Any, nested: list[str], network: Any, tmp_path: Path) -> None:
-    network.save(tmp_path / "net.safetensors")
+@pytest.fixture
+def elsewhere(client: Any) -> Iterator[Callable[..., None]]:
+    """Moves workers to another folder, where they look for relative paths: elsewhere(folder, worker)."""
+    before = client.run(os.getcwd)
+
+    def move(folder: Path, *workers: str) -> None:
+        client.run(os.chdir, folder, workers=list(workers) or None)
+
+    yield move
+    for worker, folder in before.items():
+        client.run(os.chdir, folder, workers=[worker], on_error="ignore")
+
+
+def test_a_network_file_is_that_of_the_client_whatever_the_nodes_have(
+    client: Any,
+    nested: list[str],
+    network: Any,
+    tmp_path: Path,
+    elsewhere: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    network.save(tmp_path / "here" / "net.safetensors")
+    with ars.Simulator(nested, workers=2) as simulator:
+        other = simulator.train(100, lstm_dim=8, batch_size=50, seed=9)
+    other.save(tmp_path / "there" / "net.safetensors")
+    elsewhere(tmp_path / "there")
+    monkeypatch.chdir(tmp_path / "here")
     options: dict[str, Any] = {"budget": None, "seed": 3, "workers": 2}
-    one = ars.cluster.posterior(client, nested, DATA, 100, tmp_path / "net.safetensors", **options)
+    one = ars.cluster.posterior(client, nested, DATA, 100, "net.safetensors", **options)
     assert_same(one, ars.cluster.posterior(client, nested, DATA, 100, network, **options))
+
+    send = Fleet.send  # and if another one comes in its place, a worker says so
+    monkeypatch.setattr(Fleet, "send", lambda self, _: send(self, SentNetwork.of(other)))
+    with pytest.raises(ars.NetworkError, match=r"worker tcp://.*the network is another one here"):
+        ars.cluster.posterior(client, nested, DATA, 100, network, **options)
+
+
+@pytest.mark.usefixtures("one_torch_thread")
+@pytest.mark.filterwarnings("ignore::ars.RefinementWarning")
+def test_a_refinement(client: Any, nested: list[str], network: Any) -> None:
+    """Its rounds are drawn by the workers, and the refined network has the bits of one machine."""
+    config = ars.RefineConfig(
+        traces=200, rounds=2, most=1, steps=10, batch_size=32, effective=30, enough=1.0, M=2, patience=2, seed=7
+    )
+    with ars.Simulator(nested, workers=2) as simulator:
+        here = network.refine(simulator, DATA, config=config, threads=1)
+    there = ars.cluster.refine(client, nested, network, DATA, config=config, threads=1, workers=2)
+    assert here.refinement is not None and there.refinement is not None
+    rounds = [
+        [{name: value for name, value in each.items() if name != "seconds"} for each in about["rounds"]]
+        for about in (here.refinement, there.refinement)
+    ]
+    assert len(rounds[0]) == 3  # the start, and two rounds
+    np.testing.assert_equal(rounds[0], rounds[1])
+    for about in ("ess_share", "ess_share_before", "best_round", "improved"):
+        assert here.refinement[about] == there.refinement[about]
+    mine, theirs = here.network.state_dict(), there.network.state_dict()
+    assert mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
 
 class Killer:
@@ -139,6 +171,15 @@ class Killer:
 
     def close(self) -> None:
         pass
+
+
+def test_a_worker_that_is_killed_changes_no_bit(client: Any, nested: list[str]) -> None:
+    with ars.Simulator(nested, workers=2) as simulator:
+        prior = simulator.prior(2000, seed=5)
+    killer = Killer(client, times=1)
+    assert_same(ars.cluster.prior(client, nested, 2000, seed=5, workers=2, progress=killer), prior)
+    assert killer.killed == 1
+    resized(client, WORKERS)
 
 
 @pytest.mark.skipif(not KILLS, reason="kills workers for a while: ARS_CLUSTER=all, as make chaos sets it")
@@ -212,6 +253,77 @@ def test_another_build_is_named(client: Any, nested: list[str], tmp_path: Path) 
         other.replace(copy)
         with pytest.raises(ars.ArsError, match="another build on this worker"):
             simulator.prior(10, seed=1)
+
+
+class When:
+    """Does something once, when so many traces have come in."""
+
+    def __init__(self, traces: int, action: Callable[[], object]) -> None:
+        self._traces, self._action = traces, action
+        self.happened = False
+
+    def update(self, done: int, total: int) -> None:
+        del total
+        if done >= self._traces and not self.happened:
+            self.happened = True
+            self._action()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("wrong", ["another build on this worker", "there is no such file"])
+def test_one_worker_that_does_not_fit_is_named_and_nothing_is_lost(
+    client: Any,
+    nested: list[str],
+    tmp_path: Path,
+    elsewhere: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    wrong: str,
+) -> None:
+    """The executable is replaced, or removed, on one of two workers in the middle of a run."""
+    workers = list(client.nthreads())
+    for folder, worker in zip(("good", "bad"), workers, strict=True):
+        (tmp_path / folder).mkdir()
+        shutil.copy(nested[0], tmp_path / folder / "sim")
+        elsewhere(tmp_path / folder, worker)
+    monkeypatch.chdir(tmp_path / "good")
+    bad = tmp_path / "bad" / "sim"
+
+    def spoil() -> None:
+        if "build" in wrong:
+            other = tmp_path / "other"
+            other.write_bytes(bad.read_bytes() + b"another build")
+            other.chmod(0o755)
+            other.replace(bad)
+        else:
+            bad.unlink()
+
+    spoiled = When(200, spoil)
+    with pytest.raises(ars.ArsError, match=wrong) as caught:
+        ars.cluster.prior(client, ["./sim"], 6000, seed=1, workers=2, progress=spoiled)
+    assert spoiled.happened and f"worker {workers[1]}" in str(caught.value)
+    partial = caught.value.partial
+    assert partial is not None and 200 <= len(partial) < 6000
+    kept = partial.columns.traces["trace"].astype(np.int64)
+    with ars.Simulator(nested, workers=2) as simulator:
+        whole = simulator.prior(int(kept.max()) + 1, seed=1)
+    assert_same(partial, SimpleNamespace(columns=take(whole.columns, kept), sites=whole.sites))
+
+
+def test_a_module_that_workers_do_not_have_is_named(client: Any, nested: list[str], tmp_path: Path) -> None:
+    """Code that comes with the client's own proposals: here, one of a module that only the client has."""
+    (tmp_path / "only_here.py").write_text("import ars\n\n\ndef propose(t):\n    return ars.Normal(0.4, 1.1)\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        import only_here  # type: ignore[import-not-found]
+
+        with pytest.raises(ars.ArsError, match=r"worker tcp://.*cannot load.*No module named 'only_here'"):
+            ars.cluster.posterior(client, nested, DATA, 50, proposals={"b": only_here.propose}, workers=2)
+        assert len(client.nthreads()) == WORKERS  # none was lost for it
+    finally:
+        sys.path.remove(str(tmp_path))
+        sys.modules.pop("only_here", None)
 
 
 def test_a_cluster_without_workers_is_not_waited_for(nested: list[str]) -> None:

@@ -28,6 +28,7 @@ COMMANDS = (
     "replay",
     "reproduce",
     "bench",
+    "cluster",
     "keygen",
     "compile",
     "config",

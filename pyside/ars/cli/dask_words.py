@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,9 +18,10 @@ if TYPE_CHECKING:
 
     from ars.simulator import Simulator
 
-__all__ = ["add_dask", "check_place", "connected", "simulator_of"]
+__all__ = ["add_dask", "add_tls", "check_place", "connected", "on_cluster", "simulator_of", "tls_files"]
 
 _CONNECT_WITHIN: Final = 15.0  # seconds
+_VARIABLE: Final = "ARS_DASK"
 _TLS: Final = ("tls_ca", "tls_cert", "tls_key")
 
 
@@ -28,17 +31,44 @@ def add_dask(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dask",
         metavar="ADDRESS",
-        help="run on the workers of this scheduler, e.g. node1:8786 or tls://node1:8786; or a scheduler file (.json). "
-        "--workers and limits hold for each Dask worker",
+        help="run on the workers of this scheduler, e.g. node1:8786 or tls://node1:8786; or a scheduler file. "
+        f"--workers and limits hold for each Dask worker (default: ${_VARIABLE}, which ars cluster slurm sets)",
     )
-    group.add_argument("--tls-ca", type=Path, metavar="FILE", help="certificate authority of a cluster with TLS")
+    add_tls(group, "of a cluster with TLS")
+
+
+def add_tls(group: argparse._ArgumentGroup, whose: str) -> None:
+    """For ``tls_files``."""
+    group.add_argument("--tls-ca", type=Path, metavar="FILE", help=f"certificate authority {whose}")
     group.add_argument("--tls-cert", type=Path, metavar="FILE", help="our certificate")
     group.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key")
 
 
+def tls_files(arguments: argparse.Namespace) -> tuple[Path, Path, Path] | None:
+    """Authority, certificate and key, all or none of them."""
+    given = [getattr(arguments, name) for name in _TLS]
+    if all(path is None for path in given):
+        return None
+    if any(path is None for path in given):
+        raise UsageError("TLS needs all of --tls-ca, --tls-cert and --tls-key")
+    return given[0], given[1], given[2]
+
+
+def _scheduler(arguments: argparse.Namespace) -> str | None:
+    """Where the scheduler is; None: there is none. ``--listen`` is about a simulator without a cluster."""
+    if arguments.dask is not None or getattr(arguments, "listen", None) is not None:
+        return str(arguments.dask) if arguments.dask is not None else None
+    return os.environ.get(_VARIABLE) or None
+
+
+def on_cluster(arguments: argparse.Namespace) -> bool:
+    """Whether the simulator runs on a cluster."""
+    return _scheduler(arguments) is not None
+
+
 def check_place(arguments: argparse.Namespace) -> None:
     """Raises UsageError unless it is clear where the simulator runs."""
-    if arguments.dask is None:
+    if not on_cluster(arguments):
         for name in _TLS:
             if getattr(arguments, name) is not None:
                 raise UsageError(f"--{name.replace('_', '-')} goes with --dask")
@@ -48,33 +78,39 @@ def check_place(arguments: argparse.Namespace) -> None:
         raise UsageError("--dask or --listen, not both: the simulator runs on a cluster, or is started elsewhere")
     if not arguments.command_line:
         raise UsageError("give the simulator's command line, as the workers' machines have it")
-    given = [name for name in _TLS if getattr(arguments, name) is not None]
-    if given and len(given) < len(_TLS):
-        raise UsageError("TLS needs all of --tls-ca, --tls-cert and --tls-key")
+    tls_files(arguments)
+
+
+def _from_file(path: Path) -> tuple[str, tuple[Path, Path, Path] | None]:
+    """The address in a scheduler file, and the certificates that ``ars cluster slurm`` names there."""
+    try:
+        about = json.loads(path.read_text())
+        tls = about.get("tls")
+        return str(about["address"]), None if tls is None else (Path(tls["ca"]), Path(tls["cert"]), Path(tls["key"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LaunchError(f"--dask {path}: this is no scheduler file ({error!r})") from error
 
 
 @contextlib.contextmanager
 def connected(arguments: argparse.Namespace) -> Iterator[Client]:
     """A client of the cluster, for a while."""
     from distributed import Client
-    from distributed.security import Security
 
-    options: dict[str, Any] = {}
-    if arguments.tls_ca is not None:
-        options["security"] = Security(
-            tls_ca_file=str(arguments.tls_ca),
-            tls_client_cert=str(arguments.tls_cert),
-            tls_client_key=str(arguments.tls_key),
-            require_encryption=True,
-        )
-    address = arguments.dask
-    where = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
+    from ars.cluster.certificates import Certificates
+
+    given = _scheduler(arguments)
+    assert given is not None
+    address, files = given, tls_files(arguments)
+    if given.endswith(".json") or os.path.isfile(given):
+        address, named = _from_file(Path(given))
+        files = files or named
+    options: dict[str, Any] = {} if files is None else {"security": Certificates(*files).checked().security()}
     try:
-        client = Client(**where, timeout=_CONNECT_WITHIN, **options)
-    except (OSError, ValueError, TypeError) as error:
+        client = Client(address, timeout=_CONNECT_WITHIN, **options)
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise LaunchError(
-            f"--dask {address}: no scheduler answers there within {_CONNECT_WITHIN:g} s ({error}). Start one with "
-            "dask scheduler, or give the address that it prints"
+            f"--dask {given}: no scheduler answers there, or it refuses us ({error}). Give the address that dask "
+            "scheduler prints, and for a cluster with TLS its --tls-ca, --tls-cert and --tls-key"
         ) from error
     with client:
         yield client
@@ -84,7 +120,7 @@ def connected(arguments: argparse.Namespace) -> Iterator[Client]:
 def simulator_of(arguments: argparse.Namespace) -> Iterator[Simulator]:
     """The simulator of the command line: on this machine, started elsewhere, or on the workers of a cluster."""
     check_place(arguments)
-    if arguments.dask is None:
+    if not on_cluster(arguments):
         with open_simulator(arguments) as here:
             yield here
         return

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ars.cli.dask_words import add_dask, check_place, simulator_of
+from ars.cli.dask_words import add_dask, check_place, on_cluster, simulator_of
 from ars.cli.infer import add_data, read_data, read_network
 from ars.cli.options import (
     UsageError,
@@ -91,7 +91,7 @@ def _chains(arguments: argparse.Namespace, data: dict[str, Any]) -> Chains:
     network = read_network(arguments)
     with simulator_of(arguments) as sim:
         try:
-            if arguments.dask is not None:
+            if on_cluster(arguments):
                 from ars.cluster.groups import chains_in_groups
 
                 options = {"warmup": arguments.warmup, "thin": arguments.thin, "M": arguments.M}

@@ -19,7 +19,7 @@ from ars.store.shards import Recording
 
 try:
     from ars.cluster.fleet import Fleet
-    from ars.cluster.shipped import ClusterRuns
+    from ars.cluster.runs import ClusterRuns
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in ("dask", "distributed"):
         raise
@@ -60,7 +60,8 @@ def simulator(client: Client, command: Command, **options: Any) -> Simulator:
         If an argument cannot be used. The message names it.
     """
     made = Simulator(command, **options)
-    made._use(Fleet(client, made._processes.setup), ClusterRuns)
+    fleet = Fleet(client, made._processes.setup)
+    made._use(fleet, ClusterRuns(fleet))
     return made
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from ars.runtime.recorder import Recorder
 from ars.wire import RunConfig
 
-__all__ = ["Chunks"]
+__all__ = ["Chunks", "Piece"]
 
 _SECONDS: Final = 2.0  # that a task should take: long beside the scheduler's milliseconds, short beside a run
 _FIRST: Final = 128  # traces of a task before anything was measured
@@ -19,24 +20,31 @@ _MOST: Final = 65_536
 _SMOOTHING: Final = 0.3  # weight of the latest measurement
 
 
+class Piece(NamedTuple):
+    """Some traces of a run, and who takes them in."""
+
+    recorder: Recorder
+    config: RunConfig
+
+
 class Chunks:
-    """The traces of a run that no task has yet.
+    """The traces of one or several runs that no task has yet.
 
     The numbers of a trace decide its draws, so any division into tasks gives the same bits.
     """
 
-    def __init__(self, parts: Sequence[RunConfig]) -> None:
-        self._parts = deque(parts)
-        self.left = sum(part.n_traces for part in parts)
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._pieces = deque(pieces)
+        self.left = sum(piece.config.n_traces for piece in pieces)
         self._rate = math.nan  # traces per second of one worker
 
     def __bool__(self) -> bool:
-        return bool(self._parts)
+        return bool(self._pieces)
 
-    def give_back(self, config: RunConfig) -> None:
+    def give_back(self, piece: Piece) -> None:
         """A task that was not done; its traces are next."""
-        self._parts.appendleft(config)
-        self.left += config.n_traces
+        self._pieces.appendleft(piece)
+        self.left += piece.config.n_traces
 
     def measured(self, traces: int, seconds: float) -> None:
         """A task of so many traces took so long."""
@@ -49,15 +57,15 @@ class Chunks:
         share = math.ceil(self.left / (2 * max(workers, 1)))
         return max(1, min(int(wanted), share, _MOST))
 
-    def next(self, workers: int) -> RunConfig:
-        """The traces of the next task."""
-        part = self._parts.popleft()
-        count = min(self.size(workers), part.n_traces)
-        self.left -= part.n_traces
-        chosen, rest = _split(part, count)
+    def next(self, workers: int) -> Piece:
+        """The traces of the next task, which are of one run."""
+        recorder, config = self._pieces.popleft()
+        count = min(self.size(workers), config.n_traces)
+        self.left -= config.n_traces
+        chosen, rest = _split(config, count)
         if rest is not None:
-            self.give_back(rest)
-        return chosen
+            self.give_back(Piece(recorder, rest))
+        return Piece(recorder, chosen)
 
 
 def _split(part: RunConfig, count: int) -> tuple[RunConfig, RunConfig | None]:

@@ -12,15 +12,17 @@ import os
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from distributed import Client, Future, KilledWorker, wait
+from distributed import Client, Future, KilledWorker
 from distributed.client import FutureCancelledError, FuturesCancelledError
 
-from ars.cluster.chunks import Chunks
+from ars.cluster.chunks import Chunks, Piece
+from ars.cluster.flight import Flight
 from ars.cluster.shipped import recipe_of, remember
-from ars.cluster.tasks import Outcome, Refused, SentNetwork, Simulators, Task, digest_of, run_task, version_here
+from ars.cluster.tasks import Executable, Outcome, SentNetwork, Simulators, Task, packed, run_task, version_here
 from ars.columns import Site
 from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
 from ars.proposers import Proposer
@@ -34,11 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Fleet"]
 
-_WAIT: Final = 0.25  # seconds between two looks at the user's wish to stop
-_LOOK: Final = 2.0  # seconds between two looks at the number of workers
-_AHEAD: Final = 2  # tasks per thread of a worker: one that runs, and one that waits
 _ATTEMPTS: Final = 5  # to reach all workers
-_FRUITLESS: Final = 20  # lost tasks in a row, after which the run is given up
+_PAUSE: Final = 2.0  # seconds between two of them
 
 
 class _Files:
@@ -54,6 +53,7 @@ class Fleet:
         self.setup = setup
         self.files = _Files()
         self._client = client
+        self._address = client.scheduler.address  # a client that has lost its scheduler does not know it
         self.name = f"ars-{secrets.token_hex(6)}"
         self._installed = False
         self._busy = threading.Lock()
@@ -62,7 +62,7 @@ class Fleet:
         self.executable = ""  # digest that every worker must have
         self._networks: dict[str, Future] = {}
         with contextlib.suppress(LaunchError, OSError):  # the client need not have the executable
-            self.executable = digest_of(setup)
+            self.executable = Executable(setup).digest()
 
     # ---- what Runs asks for ------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class Fleet:
             self._client.wait_for_workers(1, timeout=seconds)
         except TimeoutError:
             raise LaunchError(
-                f"the cluster at {self._client.scheduler.address} has no workers after {seconds:g} s: start some with "
+                f"the cluster at {self._address} has no workers after {seconds:g} s: start some with "
                 "dask worker, or wait longer with startup_timeout="
             ) from None
         self._install()
@@ -106,7 +106,7 @@ class Fleet:
             except OSError as error:
                 if attempt == _ATTEMPTS - 1:
                     raise HostLostError(f"the cluster's workers are lost as they come: {error}") from error
-                time.sleep(_LOOK)
+                time.sleep(_PAUSE)
 
     def lease(self) -> int:
         """For work that takes several runs: ``close`` ends it."""
@@ -159,27 +159,41 @@ class Fleet:
         self, config: RunConfig, proposer: Proposer, recorder: Recorder, stop: threading.Event | None = None
     ) -> None:
         """Runs until every trace is in, or one has failed and that ends the run."""
-        left = [] if recorder.stopped else recorder.left(config)
-        if not left:
-            return
-        self.ready()
-        shipped = recipe_of(proposer)
-        flight = _Flight(self, Chunks(left), shipped, self._network(shipped))
-        try:
-            for outcome in flight.outcomes(stop):
-                if self._take(outcome, proposer, recorder):
-                    break
-            for error in flight.lost:
-                recorder.lost(error)
-        except KeyboardInterrupt as interrupt:
-            if isinstance(interrupt, RunInterrupted):
-                raise
-            raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
-        finally:
-            flight.cancel()
+        for _ in self.work_together([(config, recorder)], proposer, stop):
+            pass
 
-    def _take(self, outcome: Outcome, proposer: Proposer, recorder: Recorder) -> bool:
-        """Hands on what a task brought. True if the run is to stop."""
+    def work_together(
+        self,
+        runs: Sequence[tuple[RunConfig, Recorder]],
+        proposer: Proposer,
+        stop: threading.Event | None = None,
+    ) -> Iterator[Recorder]:
+        """Several runs without a pause between them. Their recorders come in order, each when its run is over."""
+        waiting = deque(recorder for _, recorder in runs)
+        pieces = [
+            Piece(recorder, part) for config, recorder in runs if not recorder.stopped for part in recorder.left(config)
+        ]
+        if pieces:
+            self.ready()
+            shipped = recipe_of(proposer)
+            flight = Flight(self, Chunks(pieces), shipped, self._network(shipped))
+            try:
+                for recorder, outcome in flight.outcomes(stop):
+                    self._take(outcome, proposer, recorder)
+                    while waiting and waiting[0].complete and not waiting[0].stopped:
+                        yield waiting.popleft()
+                    if waiting and waiting[0].stopped:
+                        break
+            except KeyboardInterrupt as interrupt:
+                if isinstance(interrupt, RunInterrupted):
+                    raise
+                raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
+            finally:
+                flight.cancel()
+        yield from waiting
+
+    def _take(self, outcome: Outcome, proposer: Proposer, recorder: Recorder) -> None:
+        """Hands on what a task brought."""
         self.executable = self.executable or outcome.executable
         self.files.build = self.executable
         self._sites.adopt(outcome.sites)
@@ -191,7 +205,7 @@ class Fleet:
         recorder.count(outcome.summary)
         recorder.incidents += outcome.incidents
         said = "\n".join(dict.fromkeys(outcome.stderr.values()))
-        return recorder.take(columns, lambda: numbers.sites, lambda: said)
+        recorder.take(columns, lambda: numbers.sites, lambda: said)
 
     def _network(self, shipped: Shipped | None) -> Future | None:
         """The network in the cluster's memory, sent once."""
@@ -215,96 +229,30 @@ class Fleet:
         futures = [self._client.submit(function, task, network, pure=False) for task in tasks]
         try:
             return list(self._client.gather(futures))
-        except KilledWorker as error:
+        except (KilledWorker, FutureCancelledError, FuturesCancelledError) as error:
             raise HostLostError(f"a worker was lost again and again: {error}") from error
         finally:
-            self._client.cancel([each for each in futures if not each.done()])
+            self.give_up([each for each in futures if not each.done()])
 
     # ---- the cluster -------------------------------------------------------------------------------------------------
 
-    def threads(self) -> int:
-        """Threads of all workers."""
-        return sum(self._client.nthreads().values())
+    def size(self) -> tuple[int, int]:
+        """Workers, and the threads of all of them."""
+        try:
+            threads = self._client.nthreads()
+        except (OSError, TimeoutError) as error:
+            raise HostLostError(
+                f"the scheduler at {self._address} does not answer any more ({error}); .partial holds what had finished"
+            ) from error
+        return len(threads), sum(threads.values())
+
+    def give_up(self, futures: Sequence[Future]) -> None:
+        """Cancels tasks. A cluster that is gone has none."""
+        with contextlib.suppress(Exception):
+            self._client.cancel(list(futures), force=True)
 
     def submit(self, config: RunConfig, shipped: Shipped | None, network: Future | None) -> Future:
         """Sends a task."""
         recipe = None if shipped is None else shipped.recipe
-        task = Task(self.name, config, recipe, self.executable)
+        task = packed(Task(self.name, config, recipe, self.executable))
         return self._client.submit(run_task, task, network, pure=False, key=f"{self.name}-{secrets.token_hex(8)}")
-
-
-class _Flight:
-    """The tasks of one run that are under way."""
-
-    def __init__(self, fleet: Fleet, chunks: Chunks, shipped: Shipped | None, network: Future | None) -> None:
-        self._fleet = fleet
-        self._chunks = chunks
-        self._shipped = shipped
-        self._network = network
-        self._flying: dict[Future, RunConfig] = {}
-        self._fruitless = 0
-        self._threads = fleet.threads()
-        self._looked = self._seen = time.monotonic()
-        self.lost: list[ArsError] = []
-
-    def outcomes(self, stop: threading.Event | None) -> Iterator[Outcome]:
-        """The tasks' results as they come."""
-        while self._chunks or self._flying:
-            if stop is not None and stop.is_set():
-                return
-            self._look()
-            while self._chunks and len(self._flying) < _AHEAD * max(self._threads, 1):
-                config = self._chunks.next(self._threads)
-                self._flying[self._fleet.submit(config, self._shipped, self._network)] = config
-            with contextlib.suppress(TimeoutError, FuturesCancelledError):  # cancelled ones are looked at below
-                wait(list(self._flying), timeout=_WAIT, return_when="FIRST_COMPLETED")
-            for future in [each for each in self._flying if each.done()]:
-                outcome = self._landed(future, self._flying.pop(future))
-                if outcome is not None:
-                    yield outcome
-
-    def _look(self) -> None:
-        """How many workers there are now; none for too long is an error."""
-        now = time.monotonic()
-        if now - self._looked < _LOOK:
-            return
-        self._looked, self._threads = now, self._fleet.threads()
-        if self._threads:
-            self._seen = now
-        elif now - self._seen > self._fleet.setup.limits.startup_timeout:
-            raise HostLostError(
-                f"the cluster has had no workers for {now - self._seen:.0f} s; .partial holds what had finished"
-            )
-
-    def _landed(self, future: Future, config: RunConfig) -> Outcome | None:
-        """The result of a finished task; None if it was lost and has to be run again."""
-        try:
-            result = future.result()
-        except (KilledWorker, FutureCancelledError) as error:
-            self._again(config, f"a worker was lost with a task of {config.n_traces:,} traces ({error})")
-            return None
-        if isinstance(result, Refused):
-            refusal = result.named()
-            if isinstance(refusal, HostLostError):
-                self._again(config, str(refusal))
-                return None
-            raise refusal
-        self._fruitless = 0
-        self._chunks.measured(len(result.columns.traces), result.seconds)
-        return result  # type: ignore[no-any-return]
-
-    def _again(self, config: RunConfig, text: str) -> None:
-        self._fruitless += 1
-        error = HostLostError(text)
-        if self._fruitless > _FRUITLESS:
-            raise HostLostError(f"{_FRUITLESS} tasks were lost in a row; the last one: {text}")
-        self.lost.append(error)
-        self._chunks.give_back(config)
-        self._network = self._fleet.send_again(self._shipped)  # it may have been in that worker's memory alone
-
-    def cancel(self) -> None:
-        """Gives up the tasks that are still under way."""
-        if self._flying:
-            with contextlib.suppress(Exception):
-                self._fleet._client.cancel(list(self._flying), force=True)
-            self._flying.clear()

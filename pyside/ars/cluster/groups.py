@@ -60,7 +60,7 @@ def chains_in_groups(
     asked = ChainOptions(observed_arrays(observe), steps, CHAINS if chains is None else chains, None, **options)
     fleet.ready()
     most = max(asked.chains // _LEAST_CHAINS, 1)
-    count = min(fleet.threads(), most) if groups is None else integer("groups", groups, 1, asked.chains)
+    count = min(fleet.size()[1], most) if groups is None else integer("groups", groups, 1, asked.chains)
     sizes = [len(part) for part in np.array_split(np.arange(asked.chains), count)]
     seeds = np.random.SeedSequence(seed_or_random(seed)).generate_state(count, np.uint64).tolist()
     sent = None if network is None else SentNetwork.of(network)

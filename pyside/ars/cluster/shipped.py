@@ -12,10 +12,9 @@ from ars.inference.options import PosteriorOptions
 from ars.proposers import PriorProposer, Proposer
 from ars.proposers.protocol import Array
 from ars.proposers.remembering import RememberingProposer
-from ars.runs import Runs
 from ars.wire import Replies, SiteTable, StepBatch
 
-__all__ = ["ClusterRuns", "Shipped", "recipe_of", "remember"]
+__all__ = ["Shipped", "recipe_of", "remember"]
 
 
 class Shipped:
@@ -46,14 +45,6 @@ class Shipped:
 
     def close(self) -> None:
         self._proposer.close()
-
-
-class ClusterRuns(Runs):
-    """Runs whose proposers can be sent."""
-
-    def proposer(self, asked: PosteriorOptions, lease: int) -> Proposer:
-        proposer = super().proposer(asked, lease)
-        return Shipped(proposer, asked) if proposer.asks else proposer
 
 
 def recipe_of(proposer: Proposer) -> Shipped | None:

@@ -7,21 +7,23 @@ later too, and takes it down when the run is over or the worker ends, which ends
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from distributed import get_worker
 from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.protocol import pickle
 
 from ars._native import VERSION
 from ars.columns import Columns, Site
-from ars.errors import ArsError
+from ars.errors import ArsError, NetworkError
 from ars.extras import one_torch_thread
 from ars.failures import Failure
 from ars.inference.options import PosteriorOptions
@@ -39,7 +41,20 @@ from ars.wire import RunConfig
 if TYPE_CHECKING:
     from ars.network.facade import Network
 
-__all__ = ["Outcome", "Recipe", "Refused", "SentNetwork", "Simulators", "Task", "digest_of", "run_task", "worker_name"]
+__all__ = [
+    "Executable",
+    "Outcome",
+    "Recipe",
+    "Refused",
+    "SentNetwork",
+    "Simulators",
+    "Task",
+    "packed",
+    "run_task",
+    "unpacked",
+    "version_here",
+    "worker_name",
+]
 
 
 @dataclass(frozen=True)
@@ -65,7 +80,7 @@ class SentNetwork:
     """A network as bytes, with the user's own modules if it has any: those are code, which no file of ours holds."""
 
     file: bytes
-    embeddings: Mapping[str, Any]
+    embeddings: bytes  # packed
 
     @staticmethod
     def of(network: Network) -> SentNetwork:
@@ -74,21 +89,44 @@ class SentNetwork:
             path = os.path.join(folder, "network.safetensors")
             network.save(path)
             with open(path, "rb") as file:
-                return SentNetwork(file.read(), network.network.observer.user_modules)
+                return SentNetwork(file.read(), packed(dict(network.network.observer.user_modules)))
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         return hashlib.sha256(self.file).hexdigest()
 
-    def network(self) -> Network:
-        """As it was."""
+    def network(self, digest: str) -> Network:
+        """As it was; a NetworkError if these are not the bytes with this digest."""
         from ars.network.facade import Network
 
+        found = hashlib.sha256(self.file).hexdigest()  # of what is here, not of what was sent
+        if found != digest:
+            raise NetworkError(
+                f"the network is another one here (sha256 {found[:12]} instead of {digest[:12]}): it was damaged on "
+                "its way, or replaced during the run"
+            )
         with tempfile.TemporaryDirectory(prefix="ars-") as folder:
             path = os.path.join(folder, "network.safetensors")
             with open(path, "wb") as file:
                 file.write(self.file)
-            return Network.load(path, embeddings=self.embeddings or None)
+            return Network.load(path, embeddings=unpacked(self.embeddings) or None)
+
+
+def packed(thing: object) -> bytes:
+    """For ``unpacked``. Code of the user's goes in this form: a worker that lacks its module would else fail where Dask
+    reads messages, and be lost."""
+    return bytes(pickle.dumps(thing))
+
+
+def unpacked(data: bytes) -> Any:
+    """What was packed; an ArsError if it cannot be made here."""
+    try:
+        return pickle.loads(data)
+    except Exception as error:
+        raise ArsError(
+            f"this worker cannot load the code that comes with the run ({type(error).__name__}: {error}): workers need "
+            "the client's modules"
+        ) from error
 
 
 class Outcome(NamedTuple):
@@ -116,11 +154,24 @@ class Refused(NamedTuple):
         return self.error
 
 
-def digest_of(setup: Setup) -> str:
-    """A digest of the executable as this machine has it."""
-    path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+class Executable:
+    """The executable as this machine has it. It is read again only if another file is there, or it has changed."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._known: tuple[tuple[object, ...], str] = ((), "")
+
+    def digest(self) -> str:
+        """SHA-256 of its content. Raises LaunchError or OSError if there is none that can be started."""
+        setup = self._setup
+        path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
+        with open(path, "rb") as file:
+            about = os.fstat(file.fileno())
+            # ctime: a file that was copied over keeps its inode, and may get its size and time of before
+            key = (path, about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+            if key != self._known[0]:
+                self._known = (key, hashlib.file_digest(file, "sha256").hexdigest())
+        return self._known[1]
 
 
 class Simulators(WorkerPlugin):  # type: ignore[misc]
@@ -132,6 +183,7 @@ class Simulators(WorkerPlugin):  # type: ignore[misc]
         self.version = version
         self.executable = ""  # digest of the executable on this worker
         self._lock: Any = None  # made on the worker: a lock cannot be sent
+        self._file = Executable(setup)
         self._processes: Processes | None = None
         self._network: tuple[str, Network | None] = ("", None)
 
@@ -150,7 +202,7 @@ class Simulators(WorkerPlugin):  # type: ignore[misc]
             return Refused(name, ArsError(text))
         setup = self.setup_of_simulator
         try:
-            found = digest_of(setup)
+            found = self._file.digest()
         except (ArsError, OSError) as error:
             return Refused(name, error if isinstance(error, ArsError) else ArsError(str(error)))
         if executable and found != executable:
@@ -173,17 +225,17 @@ class Simulators(WorkerPlugin):  # type: ignore[misc]
     def network(self, digest: str, sent: SentNetwork | None) -> Network | None:
         """The network with this digest, made of what was sent unless it is here already."""
         if digest != self._network[0]:
-            self._network = (digest, None if sent is None else sent.network())
+            self._network = (digest, None if sent is None else sent.network(digest))
         return self._network[1]
 
 
-def run_task(task: Task, network: SentNetwork | None) -> Outcome | Refused:
+def run_task(data: bytes, network: SentNetwork | None) -> Outcome | Refused:
     """Run a range of traces on this worker.
 
     Parameters
     ----------
-    task : Task
-        What to do.
+    data : bytes
+        The Task, packed.
     network : SentNetwork or None
         The network that proposes.
 
@@ -194,16 +246,17 @@ def run_task(task: Task, network: SentNetwork | None) -> Outcome | Refused:
     """
     worker = get_worker()
     name = worker_name(worker)
-    plugin: Simulators = worker.plugins[task.plugin]
-    if (refused := plugin.unfit(name, task.executable)) is not None:
-        return refused
-    with plugin.exclusively() as processes:
-        try:
+    try:
+        task: Task = unpacked(data)
+        plugin: Simulators = worker.plugins[task.plugin]
+        if (refused := plugin.unfit(name, task.executable)) is not None:
+            return refused
+        with plugin.exclusively() as processes:
             return _run(task, network, plugin, processes)
-        except (ArsError, OSError) as error:
-            known = error if isinstance(error, ArsError) else ArsError(str(error))
-            known.partial = None
-            return Refused(name, known)
+    except (ArsError, OSError) as error:
+        known = error if isinstance(error, ArsError) else ArsError(str(error))
+        known.partial = None
+        return Refused(name, known)
 
 
 def worker_name(worker: Any) -> str:

@@ -16,7 +16,7 @@ from ars.columns import Array, Columns, Integers, Site, merge
 from ars.errors import ArsError, BiasWarning, ObservationError, StorageError, TraceFailure
 from ars.failures import EXAMPLES_PER_KIND, Failure, describe, failures_of
 from ars.outside import outside
-from ars.progress import Progress
+from ars.progress import Progress, StreamProgress
 from ars.runtime.run_summary import RunSummary
 from ars.store.site_numbers import SiteNumbers, renumber
 from ars.wire import RunConfig
@@ -154,6 +154,16 @@ class Recorder:
     def stopped(self) -> bool:
         """Whether a failure has ended the run, or a disk that takes no more traces."""
         return self._stop or self._unkept is not None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every trace is in."""
+        return self.done >= self._total
+
+    def note(self, text: str) -> None:
+        """Something to show with the progress from now on."""
+        if isinstance(self._progress, StreamProgress):
+            self._progress.note(text)
 
     def unkept(self) -> StorageError | None:
         """The error that finished traces could not be kept, at the end of a run; None if all are on the disk."""

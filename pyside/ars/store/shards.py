@@ -154,17 +154,16 @@ def record(
         raise StorageError(f"{folder} cannot be made: {error.strerror}") from error
     shown = make_progress(progress)
     lease = sim._lease()
-    with only_writer(folder), contextlib.closing(shown):
+    with only_writer(folder), contextlib.closing(shown), contextlib.ExitStack() as stack:
         for left in folder.glob(".*.tmp"):  # of a recording that was killed
             left.unlink(missing_ok=True)
         about, shards = _continued(sim, folder, seed, max_rejected)
         done = sum(shard.requested for shard in shards)
         unchecked = bool(shards)
-        while done < n:
-            count = min(shard_traces, n - done)
-            columns, sites = sim._prior_chunk(
-                about["seed"], done, count, on_failure=on_failure, max_rejected=max_rejected, lease=lease
-            )
+        ranges = [(first, min(shard_traces, n - first)) for first in range(done, n, shard_traces)]
+        options: dict[str, Any] = {"on_failure": on_failure, "max_rejected": max_rejected, "lease": lease}
+        chunks = stack.enter_context(contextlib.closing(sim._prior_chunks(about["seed"], ranges, **options)))
+        for (_, count), (columns, sites) in zip(ranges, chunks, strict=True):
             kept = take(columns, np.flatnonzero(columns.traces["failure"] == 0))
             if unchecked:
                 Recording(folder).check_simulator(kept, sites)
