@@ -176,7 +176,7 @@ class RefinementWarning(NetworkWarning):
 
 
 class BiasWarning(ArsWarning):
-    """What was asked for makes the weights biased."""
+    """The weights that were asked for are biased, or draws had to be left out that cannot be made again."""
 
 
 class ContinuationWarning(ArsWarning):

@@ -36,6 +36,7 @@ from ars.network.train.training import (
 )
 from ars.network.train.turns import agreed_vocabulary, held_out_shares, renumbered, renumbering
 from ars.progress import Progress, StreamProgress, make_progress
+from ars.store.recordings import Folders
 
 if TYPE_CHECKING:
     from ars.simulator import Simulator
@@ -50,7 +51,7 @@ def train_simulator(
     config: TrainingConfig,
     network: NetworkConfig | None = None,
     *,
-    data: str | os.PathLike[str] | None = None,
+    data: Folders | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -62,7 +63,7 @@ def train_simulator(
     tensorboard: str | os.PathLike[str] | None = None,
     device: str = "cpu",
 ) -> Network:
-    """Trains a network on fresh traces, or on those of the folder ``data``; ``Simulator.train`` explains the arguments.
+    """Trains a network on fresh traces, or on those of ``data``; ``Simulator.train`` explains the arguments.
 
     Besides ``out`` there is a file with the training, net.training.safetensors. If it does not exist, resuming starts
     a training. Of several ranks, the first alone writes and shows something.
@@ -169,7 +170,7 @@ def _source(
     sim: Simulator,
     config: TrainingConfig,
     seed: int,
-    data: str | os.PathLike[str] | None,
+    data: Folders | None,
     on_failure: OnFailure,
     share: Share,
 ) -> Source:

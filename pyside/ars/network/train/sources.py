@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ars.arguments import ON_FAILURE, OnFailure
@@ -16,7 +14,7 @@ from ars.config import TrainingConfig
 from ars.errors import ShardError
 from ars.network.train.batches import between, complete, split
 from ars.network.train.share import Share
-from ars.store.shards import Recording
+from ars.store.recordings import Folders, open_recordings
 
 if TYPE_CHECKING:
     from ars.simulator import Simulator
@@ -133,15 +131,14 @@ class FreshTraces:
 
 
 class RecordedTraces:
-    """Traces of a folder that ``record`` wrote, again and again in different orders; the last ones are held out."""
+    """Traces of folders that ``record`` wrote, again and again in different orders; the last ones are held out."""
 
-    def __init__(
-        self, directory: str | os.PathLike[str], seed: int, *, rejected: bool = False, share: Share | None = None
-    ) -> None:
-        self._recording = Recording(directory)
+    def __init__(self, folders: Folders, seed: int, *, rejected: bool = False, share: Share | None = None) -> None:
+        self._recording = open_recordings(folders)
+        where = self._recording.directory
         if rejected and not self._recording.max_rejected:
             raise ShardError(
-                f'{directory} holds what loops accepted, and train_on="all" needs what they rejected, too. Record into '
+                f'{where} holds what loops accepted, and train_on="all" needs what they rejected, too. Record into '
                 f"another folder with max_rejected={TrainingConfig.max_rejected} (ars train --train-on all --record "
                 "N), or train on accepted draws"
             )
@@ -149,7 +146,7 @@ class RecordedTraces:
         self._share = share or Share()
         self._held = 0
         if self._recording.traces < 2:
-            raise ShardError(f"{directory} holds {self._recording.traces} traces, too few to train on")
+            raise ShardError(f"{where} holds {self._recording.traces} traces, too few to train on")
 
     def check_simulator(self, sim: Simulator) -> None:
         """Raises a ShardError if these are the traces of another simulator."""
@@ -175,7 +172,7 @@ class RecordedTraces:
     def describe(self) -> dict[str, Any]:
         return {
             "kind": "recorded",
-            "directory": str(Path(self._recording.directory).resolve()),
+            **self._recording.about(),
             "traces": self._recording.traces,
             "seed": self._seed,
         }
