@@ -3,7 +3,7 @@
 #   make demo     run the demonstration; its output is in demo/
 #   make check    the quick loop, a minute on two cores: lint, C tests, unit tests
 #   make test     lint, C tests, C tests under sanitizers, Python and system tests
-#   make sanitize C tests under ASan and UBSan   make docs     run the code of README and docs, check links and versions
+#   make sanitize C tests under ASan and UBSan   make docs     build the site in build/docs and check it, run the code of README and docs
 #   make lint     ruff, mypy, clang-format       make format   apply what the linters can
 #   make fuzz     10 million inputs for every decoder (FUZZ_RUNS=...); findings stay in build-fuzz/
 #   make chaos    a minute of killing processes; make inject: every call fails in turn; make soak: 20 minutes, all flat?
@@ -42,7 +42,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -e -u -o pipefail -c
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: all demo check test sanitize docs dist fuzz release chaos inject rewind soak truth build build-asan install lint lint-only format clean setup-build setup-test bench results generators
+.PHONY: all demo check test sanitize docs site dist fuzz release chaos inject rewind soak truth build build-asan install lint lint-only format clean setup-build setup-test bench results generators
 
 all: build
 
@@ -72,8 +72,14 @@ sanitize: setup-test build-asan
 fuzz: setup-test install
 	@tools/fuzz.sh
 
-docs: setup-test install build
-	$(LONG_TEST) tests/system/test_docs.py tests/system/test_readme.py tests/system/test_ladder_page.py tests/unit/test_project.py
+docs: site
+	$(LONG_TEST) tests/system/test_docs.py tests/system/test_readme.py tests/system/test_tutorials.py tests/system/test_ladder_page.py tests/unit/test_project.py
+
+# The pages, in build/docs: open build/docs/index.html.
+site: setup-test install build
+	$(VENV)/bin/sphinx-build --quiet --fail-on-warning --nitpicky --keep-going --jobs $(JOBS) docs $(BUILD)/docs
+	$(VENV)/bin/python tools/site_check.py $(BUILD)/docs
+	$(VENV)/bin/codespell --quiet-level 3 README.md CONTRIBUTING.md CHANGELOG.md bridge/include bridge/PROTOCOL.md csim docs pyside
 
 dist: setup-build $(VENV)/.requirements
 	@rm -rf dist

@@ -43,7 +43,7 @@ static double flat_plain(void) {
     return drand48();
 }
 static double normal_ars(void) {
-    return ars_sample("x", ars_normal(0, 1));
+    return ars_sample("z", ars_normal(0, 1));
 }
 static double normal_plain(void) {
     return plain_normal(0, 1);

@@ -9,7 +9,7 @@ check() {
     "$@" || failed=1
 }
 
-mapfile -t python < <(find bridge pyside tests tools -name '*.py' -o -name '*.pyi' | sort)
+mapfile -t python < <(find bridge docs pyside tests tools -name '*.py' -o -name '*.pyi' | sort)
 mapfile -t c < <(find bridge csim tests \( -name '*.c' -o -name '*.h' -o -name '*.cpp' -o -name '*.hpp' \) | sort)
 
 if [ "${1:-}" = --fix ]; then

@@ -2,8 +2,8 @@
 # setup.sh build|test: makes sure that this machine has what the Makefile needs, and installs what is missing with
 # apt-get. Prints nothing and changes nothing when all is there.
 #   build   compilers, CMake, libzmq, Python with venv and headers
-#   test    the above, and Clang with its AddressSanitizer, lld, clang-format, gfortran, and the
-#           libraries that adapters are for: GSL, CLHEP and xtensor; ip and openssl, for clusters
+#   test    the above, and Clang with its AddressSanitizer, lld, clang-format, gfortran, hunspell, the libraries
+#           that adapters are for (GSL, CLHEP and xtensor), ip and openssl for clusters, and Chromium for reports
 set -eu
 purpose=${1:-build}
 PYTHON=${PYTHON:-python3}
@@ -59,6 +59,10 @@ find_missing() {
         have clang-format || missing clang-format 'clang-format'
         have ip || missing iproute2 'ip, for tests on several hosts made of network namespaces'
         have openssl || missing openssl 'openssl, for certificates'
+        have hunspell || missing hunspell 'the spelling checker hunspell'
+        [ -e /usr/share/hunspell/en_GB.dic ] || missing hunspell-en-gb "hunspell's British dictionary"
+        have chromium || missing chromium 'Chromium, for the tests of reports'
+        have chromedriver || missing chromium-driver "Chromium's driver, for the tests of reports"
     fi
 }
 

@@ -9,34 +9,33 @@
  *     }
  *     ars_observe("y", ars_normal(x, 0.1));
  *
- * Started alone, the program is the plain simulator and every draw comes from its prior. Started by the Python
- * controller, the same program is run backwards: see README.md.
+ * Started by itself, the program is the plain simulator: every draw comes from its prior. Started by the Python
+ * controller, the same program runs backwards. README.md shows how.
  *
  * Before you begin:
- *  - One thread. The thread that calls ars_main, or ars_next_trace for the first time, owns libars: it alone may draw,
- *    observe, record and mark loops. Other threads may compute. A call from another thread ends its trace with the
- *    failure `threads`; started alone, the program says so on stderr and aborts (only loop marks do nothing then).
- *    libars forks the simulator in the middle of its loops, so no other thread may exist when the first trace begins or
- *    a marked loop is entered.
- *  - Every loop is left through rs_end(), or ars_loop_accept() if it has a handle. Leaving it by return, exception or longjmp is an error that names the loop. One
- *    way out cannot be told from a retry: break without rs_end, when the same call of the function then enters the same
- *    loop again and does end it. So write rs_end before every break.
- *  - Nothing is observed (ars_observe, ars_factor) inside a loop.
- *  - A try of a loop must not depend on the tries before it: the loop's acceptance probability is a function of the
- *    state at its entry.
- *  - rs_end means "accepted". A loop that gives up after a number of tries must not call rs_end for that: the weights
- *    would count the last try as accepted. Give it a handle, and call ars_loop_abandon.
- *  - Random numbers inside a marked loop come from ars_sample and ars_draw. A generator of the simulator's own (rand,
- *    std::mt19937) is copied by each fork: every continuation repeats the numbers that follow the loop's entry, its
- *    tries are not independent, and the estimated acceptance is wrong. Nothing can check this.
- *  - Names are UTF-8. "/" separates a site from the loops around it: a name may hold it, but "a/x" outside any loop and
- *    "x" in the loop "a" would be one site, which fails the trace.
- *  - An array of variable length is declared after rs_start, or outside the function that holds the loop: declared before
- *    rs_start in a block that is entered again, GCC keeps its memory until the function returns, and Clang takes the
- *    mark of the loop away with it, which is reported as a loop that was left.
+ *  - One thread. The thread that calls ars_main, or ars_next_trace for the first time, owns libars. Only this thread may
+ *    draw, observe, record and mark loops; other threads may compute. A call from another thread ends the trace with the
+ *    failure `threads`. Without a controller, the program prints a message and aborts (loop marks do nothing then).
+ *    libars forks the simulator inside its loops, so no other thread may exist when the first trace begins or when a
+ *    marked loop is entered.
+ *  - Leave every loop through rs_end(), or ars_loop_accept() if it has a handle. Leaving it by return, exception or
+ *    longjmp is an error that names the loop. One mistake cannot be detected: break without rs_end, if the same call of
+ *    the function enters the same loop again and ends it. So write rs_end before every break.
+ *  - Observe nothing (ars_observe, ars_factor) inside a loop.
+ *  - A try must not depend on earlier tries: the acceptance probability of a loop is a function of the state at its entry.
+ *  - rs_end means "accepted". A loop that gives up after a number of tries must not call it: the weights would count the
+ *    last try as accepted. Give such a loop a handle, and call ars_loop_abandon.
+ *  - Inside a marked loop, take random numbers from ars_sample and ars_draw only. A generator of your own (rand,
+ *    std::mt19937) is copied by each fork: all continuations repeat the same numbers, their tries are not independent, and
+ *    the estimated acceptance is wrong. libars cannot detect this in general; `ars check` finds many cases.
+ *  - Names are UTF-8. "/" separates a site from the loops around it. A name may contain it, but "a/x" outside any loop and
+ *    "x" in the loop "a" would be the same site, which fails the trace.
+ *  - Declare variable-length arrays after rs_start, or outside the function that holds the loop. For an array that is
+ *    declared before rs_start in a block that is entered again, GCC keeps the memory until the function returns, and Clang
+ *    frees the mark of the loop with it, which is reported as a loop that was left.
  *  - Guard side effects inside loops (files, printing) with ars_in_continuation().
- *  - An error in the simulator's use of this interface ends the trace with a named failure under a controller; started
- *    alone, it is written to stderr and the program aborts, as a failed assert does (loop marks do nothing then).
+ *  - Under a controller, misuse of this interface ends the trace with a named failure. Without one, the program prints a
+ *    message to stderr and aborts, as a failed assert does (loop marks do nothing then).
  */
 #ifndef ARS_H
 #define ARS_H
@@ -71,9 +70,9 @@ extern "C" {
 
 /* ---- distributions -------------------------------------------------------------------------------------------- */
 
-/* A distribution is a small value, built where it is used. Its fields are private. Categorical keeps a pointer to the
- * caller's probabilities, which must stay valid during the call that it is passed to. Wrong parameters are reported by
- * that call, with the site's name. */
+/* A distribution: a small value, built where it is used. Its fields are private. Categorical keeps a pointer to the
+ * caller's probabilities, which must stay valid during the call that receives the distribution. That call also reports
+ * wrong parameters, with the name of the site. */
 typedef struct ars_dist {
     unsigned kind;
     unsigned n;
@@ -93,53 +92,54 @@ ARS_API ars_dist ars_exponential(double rate);
 ARS_API ars_dist ars_weibull(double scale, double shape);
 ARS_API ars_dist ars_lognormal(double mu, double sigma);
 ARS_API ars_dist ars_truncated_normal(double mean, double std, double low, double high); /* of the parent Normal */
-ARS_API ars_dist ars_negative_binomial(double r, double p); /* failures before r successes; r > 0 need not be whole */
+ARS_API ars_dist ars_negative_binomial(double r, double p); /* failures before r successes; r > 0, any real number */
 ARS_API ars_dist ars_student_t(double df, double loc, double scale);
 
-/* The log density of x, or the log probability of a discrete value; -INFINITY outside the support, NaN for a NaN. It draws
- * nothing and records nothing, so it may be called anywhere: in a trace or outside, in a loop or not, by any thread. Wrong
- * parameters are an error as in the calls below; in a thread or at a time that has no trace, they make it NaN. */
+/* Returns the log density of x, or the log probability of a discrete value: -INFINITY outside the support, NaN if x is NaN.
+ * It draws and records nothing, so any thread may call it, inside or outside a trace or loop. Wrong parameters are an error,
+ * as in the calls below; outside a trace and in other threads, the result is NaN instead. */
 ARS_API double ars_log_density(ars_dist d, double x);
 
-/* Vectors. Draw them with ars_sample_vector or ars_draw_vector, and observe them with ars_observe_vector. At most 512
- * coordinates; the parameters are kept by pointer, like those of a Categorical.
+/* Vectors of at most 512 coordinates. Draw them with ars_sample_vector or ars_draw_vector, and observe them with
+ * ars_observe_vector. The parameters are kept by pointer, like those of a Categorical.
  *
- * MultivariateNormal: its mean, and the lower Cholesky factor of its covariance, n x n numbers row by row, with 0 above the
- * diagonal. Dirichlet: n positive numbers that sum to 1. Each coordinate is a latent of its own, proposed given those before it;
- * the last one of a Dirichlet follows from the others and is not recorded. A Dirichlet's coordinate is exact to 1e-16 of what those
- * before it leave of 1: with concentrations far below 1, put those first that are to be exact however small. */
+ * MultivariateNormal takes its mean and the lower Cholesky factor of its covariance: n x n numbers in row-major order, 0
+ * above the diagonal. Dirichlet gives n positive numbers that sum to 1. Each coordinate is a latent of its own, proposed
+ * given the ones before it. The last coordinate of a Dirichlet follows from the others and is not recorded. A coordinate of a
+ * Dirichlet is exact to 1e-16 of the remainder that earlier coordinates leave of 1. With concentrations far below 1, put
+ * first the coordinates that must be exact when tiny. */
 ARS_API ars_dist ars_multivariate_normal(const double *mean, const double *cholesky, size_t n);
 ARS_API ars_dist ars_dirichlet(const double *concentration, size_t n);
 
-/* How many values one draw has: n for these two, 1 for all others. */
+/* Returns the number of values in one draw: n for these two, 1 for all others. */
 ARS_API size_t ars_dimension(ars_dist d);
 
 /* ---- random choices -------------------------------------------------------------------------------------------- */
 
-/* A latent: proposed by the controller, recorded under `name`. Names are copied; one site keeps one kind of
- * distribution. Returns the value drawn. NULL in place of a name: the draw is named by its call path, like ars_flat. */
+/* Draws a latent: the controller proposes it and records it under `name`. Returns the value. The name is copied. A site keeps
+ * one kind of distribution. If `name` is NULL, the draw is named by its call path, like ars_flat. */
 ARS_API double ars_sample(const char *name, ars_dist d) ARS__APART;
 
-/* n latents of one site in one request to the controller: the values and the records of n calls of ars_sample(name, d[i]), draw
- * for draw, for a fraction of the waiting. `values` receives them, ars_dimension(d[i]) for each. All d are of one kind. With
- * n = 0 nothing happens. NULL in place of a name: as with ars_sample, for kinds with one value. */
+/* Draws n latents of one site in one request to the controller. Values and records equal those of n calls of
+ * ars_sample(name, d[i]), for a fraction of the waiting time. `values` receives ars_dimension(d[i]) numbers for each. All d are
+ * of one kind. n may be 0. `name` may be NULL, as for ars_sample, for kinds with one value. */
 ARS_API void ars_sample_vector(const char *name, const ars_dist *d, size_t n, double *values) ARS__APART;
 
-/* A nuisance: always drawn from the prior, never recorded. */
+/* Draws a nuisance: always from the prior, never recorded. */
 ARS_API double ars_draw(ars_dist d);
-/* n of them. */
+/* Draws n nuisances into `values`. */
 ARS_API void ars_draw_vector(const ars_dist *d, size_t n, double *values);
 
 /* ---- draws without names --------------------------------------------------------------------------------------- */
 
-/* A uniform draw strictly inside (0, 1), for a generator that asks for random numbers and does not say what for. It is a
+/* Draws a uniform number strictly inside (0, 1), for a generator that asks for random numbers without a purpose. The draw is a
  * latent, unless ars_flat_policy makes it a nuisance. Its name is its call path: the open scopes, then the functions from
- * the model down to the one that draws, each with the order of the call in it:
+ * the model down to the one that draws, each with the index of the call in it:
  *
  *     "tau decay/pythia>model#1>TauDecays::decay#3>isotropicDecay#2"     // in the loop "tau decay" and the scope "pythia"
  *
- * Names survive recompiling with other flags if the program has debug information (-g); docs/unnamed-draws.md has the
- * details. The plain simulator looks for no names. */
+ * Names survive recompilation with other flags if the program has debug information (-g); docs/unnamed-draws.md has the
+ * details. The plain simulator computes no names. */
 ARS_API double ars_flat(void) ARS__APART;
 #define ars_flat()                                                                                                     \
     (__extension__({                                                                                                   \
@@ -148,102 +148,102 @@ ARS_API double ars_flat(void) ARS__APART;
         ars__u;                                                                                                        \
     })) /* never a tail call */
 
-/* A scope is a prefix for the names of unnamed draws; ars_sample("x", ...) keeps its name. Scopes nest, at most
- * ARS_MAX_SCOPES deep. The name is copied. A retry of a loop goes back to the scopes of the loop's entry, and the end of a
- * trace closes what is open, so a scope that was left by longjmp does no harm beyond them. ars_scope_pop without an open
- * scope is an error. */
+/* Opens and closes a scope: a prefix for the names of unnamed draws. Draws with a name keep it. Scopes nest, at most
+ * ARS_MAX_SCOPES deep. The name is copied. A retry of a loop restores the scopes of the loop's entry, and the end of a trace
+ * closes all open scopes, so a scope that was left by longjmp has no lasting effect. ars_scope_pop without an open scope is an
+ * error. */
 #define ARS_MAX_SCOPES 64
 ARS_API void ars_scope_push(const char *name);
 ARS_API void ars_scope_pop(void);
 
-/* Unnamed draws whose address matches the pattern are latents, or nuisances: drawn from the prior and not recorded. A
- * pattern with * (any characters) or ? (any one character) must match the whole address, another one must occur in it.
- * The last rule that matches wins; a draw without one is a latent. Call it before the first trace. Rules that the user
- * gives to the controller (flat_policy=, --latent, --nuisance) come after those of the program. */
+/* Makes unnamed draws whose address matches the pattern latents, or nuisances (drawn from the prior and not recorded). A
+ * pattern with * (any characters) or ? (any one character) must match the whole address; a pattern without them must occur in
+ * it. The last matching rule wins; a draw that matches none is a latent. Call this before the first trace. Rules that the
+ * user gives to the controller (flat_policy=, --latent, --nuisance) come after those of the program. */
 enum ars_policy { ARS_LATENT = 1, ARS_NUISANCE = 2 };
 ARS_API void ars_flat_policy(const char *pattern, enum ars_policy policy);
 
 /* ---- data and results ------------------------------------------------------------------------------------------- */
 
-/* Data. With data given: scores it and returns it; else draws it. Calls with the same name in one trace take the
- * elements of the given array in order.
+/* Observes data. If the controller gives data of this name, the call scores and returns it; otherwise it draws from d. Calls
+ * with the same name in one trace take the elements of the given array in order.
  *
- * A given NaN means "not observed". That value is drawn from d, as without data, and returned; the likelihood does not
- * change. So the program may use what it gets, and weights stay exact. The call never returns NaN.
+ * NaN in the given data means "not observed": the value is drawn from d, as without data, and the likelihood does not change.
+ * The program may use the returned value, and weights stay exact. The call never returns NaN.
  *
- * A given value that the distribution cannot take, whatever its parameters, is an error in the data (`observation`, which
- * ends the run): a fraction or a negative number from a Poisson, Binomial or Categorical, other than 0 or 1 from a
- * Bernoulli, a negative number from an Exponential, Gamma or Weibull, 0 or less from a LogNormal, anything outside 0 to 1
- * from a Beta. Bounds that are parameters may depend on latents, so a value beyond them has likelihood 0: outside a Uniform
- * or TruncatedNormal, above the n of a Binomial or the k of a Categorical. */
+ * A value that the distribution cannot take for any parameters is an error in the data (`observation`, which ends the run): a
+ * fraction or a negative number for Poisson, Binomial or Categorical; anything but 0 or 1 for Bernoulli; a negative number for
+ * Exponential, Gamma or Weibull; 0 or less for LogNormal; anything outside 0 to 1 for Beta. Bounds that are parameters may
+ * depend on latents, so a value beyond them has likelihood 0 instead: outside a Uniform or TruncatedNormal, above the n of a
+ * Binomial or the k of a Categorical. */
 ARS_API double ars_observe(const char *name, ars_dist d);
 
-/* The same for data that the program itself holds. In a posterior run it scores `value`, unless the controller gives data of
- * this name, which replace it. A run that simulates its data (prior draws, training) and the plain simulator draw from d, as
- * ars_observe does, and ignore `value`. A NaN means "not observed". Returns what was observed or drawn. So a program whose data
- * are all its own needs no data from the controller: posterior(observe={}). A network that was trained with this name must
- * know the data before the first draw: give it in observe= then. */
+/* Observes data that the program itself holds. A posterior run scores `value`, unless the controller gives data of this name,
+ * which replaces it. Runs that simulate their data (prior draws, training) and the plain simulator ignore `value` and draw from
+ * d, as ars_observe does. NaN means "not observed". Returns the value that was observed or drawn. A program that holds all its
+ * data needs none from the controller: posterior(observe={}). A network that was trained with this name needs the data before
+ * the first draw; pass it in observe= then. */
 ARS_API double ars_observe_value(const char *name, ars_dist d, double value);
 
-/* n independent Normals at once; `value` (may be NULL) receives what was observed. Elements given as NaN were not observed:
- * they are drawn, and left out of the likelihood. */
+/* Observes n independent Normals at once. `value` (may be NULL) receives the observed numbers. Elements given as NaN are not
+ * observed: they are drawn, and left out of the likelihood. */
 ARS_API void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value);
 
-/* n independent observations at once, from distributions of any kinds, which need not be equal. `value` as above. The
- * controller gives, and the trace records, one array. */
+/* Observes n independent numbers at once, from distributions of any kinds, which may differ. `value` as above. The controller
+ * gives one array, and the trace records one. */
 ARS_API void ars_observe_vector(const char *name, const ars_dist *d, size_t n, double *value);
 
-/* The same for data that the program itself holds: n numbers at `given`, each treated as by ars_observe_value. `value` (may be
- * NULL, or `given` itself if that is not const) receives what was observed or drawn. */
+/* Observes n numbers that the program itself holds at `given`, each as ars_observe_value does. `value` (may be NULL, or `given`
+ * itself if that is not const) receives the numbers that were observed or drawn. */
 ARS_API void ars_observe_values(const char *name, const ars_dist *d, size_t n, const double *given, double *value);
 
-/* All data that the controller gives for `name`, *n numbers, for a program that needs them before it can observe them: their
- * number may decide how it runs. They count as observed, but nothing is scored or recorded. NULL, and *n = 0, if there are none,
- * and in runs that simulate their data. Valid until the trace ends. */
+/* Returns all data that the controller gives for `name`, *n numbers, for a program that needs them before it observes them; for
+ * example, their number may decide how it runs. They count as observed, but the call scores and records nothing. Returns NULL,
+ * and *n = 0, if there are none, and in runs that simulate their data. Valid until the trace ends. */
 ARS_API const double *ars_given(const char *name, size_t *n);
 
-/* Multiplies the likelihood by exp(log_likelihood). -INFINITY makes it 0; a sum that overflows upwards is an error. */
+/* Multiplies the likelihood by exp(log_likelihood). -INFINITY makes it 0; a sum that overflows to +INFINITY is an error. */
 ARS_API void ars_factor(const char *name, double log_likelihood);
 
-/* Quantities of interest, recorded with the trace. */
+/* Records quantities of interest with the trace: one number, or n. */
 ARS_API void ars_result(const char *name, double value);
 ARS_API void ars_results(const char *name, const double *value, size_t n);
 
-/* The same for an array of n_dims axes, at most 32, whose lengths are in `shape`; elements lie row by row, as in C. The shape
- * may differ from trace to trace: arrays of equally many axes are padded with NaN up to the longest axes. Without axes it is one
- * number. */
+/* Records an array with n_dims axes, at most 32, of the lengths in `shape`, in row-major order. The shape may differ between
+ * traces: arrays with the same number of axes are padded with NaN to the longest ones. With n_dims = 0 it is one number. */
 ARS_API void ars_results_shaped(const char *name, const double *value, const size_t *shape, size_t n_dims);
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
 
-/* For a model that is a function: runs it once per trace. Returns the program's exit code. */
+/* Runs a model that is a function, once per trace. Returns the exit code for main. */
 ARS_API int ars_main(int argc, char **argv, void (*model)(void *), void *user);
 
-/* For a simulator with its own event loop: while (ars_next_trace()) { one event }. Started alone it is true once, or
- * ARS_TRACES times if that environment variable is set; ARS_SEED fixes the draws. */
+/* Begins the next trace, for a simulator with an event loop of its own: while (ars_next_trace()) { one event }. Without a
+ * controller it returns true once, or as often as the environment variable ARS_TRACES says; ARS_SEED fixes the draws. */
 ARS_API bool ars_next_trace(void);
 
-/* True inside a trace: from ars_next_trace returning true, or ars_main calling the model, to the end of that trace. Code that
- * also runs before the first trace, such as a generator's initialisation, asks here whether it may draw. */
+/* Returns true inside a trace: from the moment that ars_next_trace returns true, or ars_main calls the model, to the end of that
+ * trace. Code that also runs before the first trace, such as a generator's initialisation, can ask whether it may draw. */
 ARS_API bool ars_in_trace(void);
 
-/* True in a forked re-run of a loop, whose only effect should be its acceptance. */
+/* Returns true in a continuation: a re-run of a loop, whose only effect should be its acceptance. */
 ARS_API bool ars_in_continuation(void);
 
-/* True between the entry of a marked loop and its end. Loop marks do nothing in the plain simulator, so there it is false. */
+/* Returns true between the entry of a marked loop and its end. Always false in the plain simulator, where marks do nothing. */
 ARS_API bool ars_in_loop(void);
 
-/* True when no controller drives this process: the place to print results from. */
+/* Returns true if no controller drives this process. Print results only then. */
 ARS_API bool ars_standalone(void);
 
-/* The version of libars that the program runs with, such as "0.1.0". It was compiled with ARS_VERSION_MAJOR and so on. */
+/* Returns the version of libars that the program runs with, such as "0.1.0". ARS_VERSION_MAJOR, _MINOR and _PATCH are the
+ * version that it was compiled with. */
 ARS_API const char *ars_version(void);
 
 /* ---- rejection loops ------------------------------------------------------------------------------------------ */
 
-/* ars_rs_start() marks the entry of a loop and every retry, ars_rs_end() its acceptance; both in the function that
- * holds the loop. A loop may be named, ars_rs_start("theta"), which keeps its address when code moves between
- * functions; an unnamed one is called file:function#order. Also rs_start() and rs_end(), unless ARS_NO_SHORT_NAMES is
+/* ars_rs_start() marks the entry of a loop and every retry, ars_rs_end() its acceptance. Both belong in the function that
+ * holds the loop. A loop may have a name, ars_rs_start("theta"), which keeps its address when code moves between functions.
+ * An unnamed loop is called file:function#index. The short names rs_start() and rs_end() exist unless ARS_NO_SHORT_NAMES is
  * defined. */
 #define ars_rs_start(...) ARS__RS_START("" __VA_ARGS__)
 #define ars_rs_end() ars__rs_end(__builtin_frame_address(0), __FILE__, __func__)
@@ -253,18 +253,18 @@ ARS_API const char *ars_version(void);
 #define rs_end() ars_rs_end()
 #endif
 
-/* A loop whose marks do not stand in one function: an event generator that begins a try in one method and accepts in
- * another, or functions of somebody else's program that are interposed. A handle stands for the loop:
+/* A handle for a loop whose marks are not in one function: an event generator that begins a try in one method and accepts in
+ * another, or interposed functions of somebody else's program:
  *
  *     static ars_loop decay = ARS_LOOP("tau decay");
  *     void begin_decay(void)  { ars_loop_try(&decay); ... }        // entry, and every retry
  *     void write_decay(void)  { ...; ars_loop_accept(&decay); }    // accepted
  *
- * The handle is a small value that you own: static, on the stack, or in an object. It must live while its loop is open.
- * All that libars knows about the loop's progress is in it, and stack frames play no part. Handles may have the same name,
- * and loops of all kinds may stand in one another; each ends before the one around it. In a recursive function every
- * activation needs a handle of its own: one handle for two nested entries is an error, reported when the outer one ends.
- * The notes at the top hold for these loops too: ars_loop_accept, or ars_loop_abandon, comes before every way out. */
+ * You own the handle, a small value: static, on the stack, or in an object. It must live while its loop is open. It holds the
+ * whole state of the loop; stack frames play no part. Several handles may have the same name. Loops of all kinds may be nested;
+ * each ends before the one around it. In a recursive function every activation needs a handle of its own: one handle for two
+ * nested entries is an error, reported when the outer one ends. The rules at the top apply: call ars_loop_accept or
+ * ars_loop_abandon before every way out of the loop. */
 typedef struct ars_loop {
     const char *name; /* the rest is private */
     unsigned ready;
@@ -277,16 +277,16 @@ typedef struct ars_loop {
     { (loop_name), ARS__LOOP_READY, 0, 0 }
 #define ARS__LOOP_READY 0x6c6f6f70u
 
-/* The same for a name that is made at run time, or an assignment. The name is copied, and kept as long as the process. */
+/* Returns a handle with a name that is made at run time. The name is copied, and kept as long as the process lives. */
 ARS_API ars_loop ars_loop_named(const char *name);
 
-/* A try begins: the entry of the loop if its handle is closed, else a retry, which takes back all that the last try drew. */
+/* Begins a try: the entry of the loop if its handle is closed, otherwise a retry, which discards the draws of the last try. */
 ARS_API void ars_loop_try(ars_loop *loop);
 
-/* The try was accepted, and the loop is over. */
+/* Accepts the try and ends the loop. */
 ARS_API void ars_loop_accept(ars_loop *loop);
 
-/* The try was rejected, there will be no other, and the loop is over: for a loop with a cap on its tries.
+/* Gives up: rejects the try and ends the loop without another one, for a loop with a cap on its tries.
  *
  *     for (int i = 0; i < 100; i++) {
  *         ars_loop_try(&loop);
@@ -296,26 +296,27 @@ ARS_API void ars_loop_accept(ars_loop *loop);
  *     ars_loop_abandon(&loop);
  *     return limit;                                                 // and the trace goes on
  *
- * What the loop drew leaves the trace as with a rejected try, and the trace's weight is right: docs/design.md has the proof.
- * It holds for a cap that is fixed when the loop is entered, and for tries that say themselves that there shall be no other.
- * The weight of an abandoned loop has the p/q of all its tries in it. So keep the cap small, or the proposals close to the
- * prior, where abandoning is common. In a program that calls ars_loop_abandon anywhere, loops by handle take a little more
- * work: libars must know how often each of them would be abandoned. */
+ * The draws of the loop leave the trace, as after a rejected try, and the weight of the trace stays correct; docs/design.md has
+ * the proof. It covers a cap that is fixed when the loop is entered, and tries that decide by themselves that there is no other.
+ * The weight of an abandoned loop contains p/q of all its tries. Where abandoning is common, keep the cap small or the proposals
+ * close to the prior. In a program that calls ars_loop_abandon anywhere, loops by handle take a little more work: libars must
+ * estimate how often each of them is abandoned. */
 ARS_API void ars_loop_abandon(ars_loop *loop);
 #define ars_loop_abandon(loop) ARS__LOOP_ABANDON(loop)
 
-/* ars_reject(body, context) repeats bool body(void *context) until it returns true: a whole loop in one call, without
- * marks. Unlike a marked loop it is never forked; under a controller its acceptance is estimated by calling body again,
- * many times, before the tries of the simulator itself. That is much faster, and right if body keeps this promise:
- *  - it changes nothing but *context and memory of its own: no global or static variable, no file, no generator of
- *    random numbers other than ars_sample and ars_draw, nothing allocated that it does not free;
- *  - it reads from *context nothing that an earlier call of it has written: every call begins alike.
- * Whatever else body needs, it may read. After the loop *context is as the accepted try left it. A body that cannot keep
- * the promise belongs in a loop with rs_start and rs_end. Nothing checks it: a body that breaks it makes wrong weights.
+/* ars_reject(body, context) repeats bool body(void *context) until it returns true: a whole loop in one call, without marks. It
+ * is never forked or rewound. Under a controller, libars estimates its acceptance by calling body again, many times, before the
+ * tries of the simulator itself. This is fast, and correct if body keeps two promises:
+ *  - It changes nothing but *context and memory of its own: no global or static variable, no file, no generator of random
+ *    numbers other than ars_sample and ars_draw, no allocation that it does not free.
+ *  - It reads nothing from *context that an earlier call has written: every call begins in the same state.
  *
- * The body may hold loops of either kind, and ars_reject may stand in a loop of either kind; there it estimates in every
- * try of the outer loop, a marked loop only in the accepted one. A body that fails, fails its trace. An unnamed loop is
- * called like an unnamed rs_start; ars_reject_named("theta", body, context) names it. */
+ * It may read anything else. After the loop, *context is as the accepted try left it. Nothing checks the promises: a body that
+ * breaks them makes wrong weights. A body that cannot keep them belongs in a loop with rs_start and rs_end.
+ *
+ * The body may contain loops of either kind, and ars_reject may be used inside loops of either kind. There it is estimated in
+ * every try of the outer loop; a marked loop only in the accepted one. A body that fails ends the trace with that failure. An
+ * unnamed loop is called like an unnamed rs_start; ars_reject_named("theta", body, context) names it. */
 #define ars_reject(body, context) ARS__REJECT("", body, context)
 #define ars_reject_named(loop_name, body, context) ARS__REJECT("" loop_name, body, context)
 

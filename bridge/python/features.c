@@ -142,12 +142,29 @@ static struct place place(int64_t kind, const double *p, double v) {
     }
 }
 
+enum { WAVES = 6 };
+static const double frequencies[WAVES] = {1, 2, 3, 4, 6, 8}; /* half periods over (0, 1) */
+
 static double clamp(double x, double low, double high) {
     return x < low ? low : x > high ? high : x;
 }
 
+int ars__is_angle(unsigned kind, const double *p) {
+    const double tolerance = 1e-5; /* of programs that write 3.1416 */
+    return kind == ARS_DIST_UNIFORM && fabs((p[1] - p[0]) / (2 * M_PI) - 1) < tolerance;
+}
+
+/* Of a place on a circle: nothing that jumps where it closes. Waves of whole periods; the other columns are 0. */
+static void angle_features(double u, float *out) {
+    if (!isfinite(u)) u = 0.5;
+    memset(out, 0, ARS__VALUE_FEATURES * sizeof *out);
+    for (int i = 0; i < WAVES; i++) {
+        out[ARS__VALUE_FEATURES - 2 * WAVES + 2 * i] = (float)sin(2 * M_PI * frequencies[i] * u);
+        out[ARS__VALUE_FEATURES - 2 * WAVES + 2 * i + 1] = (float)cos(2 * M_PI * frequencies[i] * u);
+    }
+}
+
 static void scalar_features(double v, struct place p, float *out) {
-    static const double frequencies[] = {1, 2, 3, 4, 6, 8}; /* half periods over (0, 1) */
     double z = isnan(p.z) ? 0 : clamp(p.z, -1e6, 1e6), u = isnan(p.u) ? 0.5 : clamp(p.u, 0, 1);
     double near = clamp(z, -10, 10);
     const double columns[] = {near,
@@ -160,28 +177,31 @@ static void scalar_features(double v, struct place p, float *out) {
                               4 * sqrt(u * (1 - u)) - 1.5,
                               0.2 * asinh(v),
                               v / (1 + fabs(v))};
-    const size_t n = sizeof columns / sizeof columns[0], waves = sizeof frequencies / sizeof frequencies[0];
-    _Static_assert(sizeof columns / sizeof columns[0] + 2 * (sizeof frequencies / sizeof frequencies[0]) ==
-                       ARS__VALUE_FEATURES,
-                   "features");
+    const size_t n = sizeof columns / sizeof columns[0];
+    _Static_assert(sizeof columns / sizeof columns[0] + 2 * WAVES == ARS__VALUE_FEATURES, "features");
     for (size_t i = 0; i < n; i++) out[i] = (float)columns[i];
-    for (size_t i = 0; i < waves; i++) {
+    for (size_t i = 0; i < WAVES; i++) {
         out[n + 2 * i] = (float)sin(M_PI * frequencies[i] * u);
         out[n + 2 * i + 1] = (float)cos(M_PI * frequencies[i] * u);
     }
 }
 
-void ars__value_features(size_t n, const int64_t *kind, const double *prior, const double *value, float *out) {
+void ars__value_features(size_t n, int wrap, const struct ars__drawn *drawn, float *out) {
     for (size_t i = 0; i < n; i++, out += ARS__VALUE_FEATURES) {
-        if (kind[i])
-            scalar_features(value[i], place(kind[i], prior + 4 * i, value[i]), out);
+        const double *prior = drawn->prior + 4 * i, value = drawn->value[i];
+        int64_t kind = drawn->kind[i];
+        if (wrap && ars__is_angle((unsigned)kind, prior))
+            angle_features((value - prior[0]) / (prior[1] - prior[0]), out);
+        else if (kind)
+            scalar_features(value, place(kind, prior, value), out);
         else
             memset(out, 0, ARS__VALUE_FEATURES * sizeof *out);
     }
 }
 
-/* The standard deviation, about, of a prior of a component of a vector; 0 for other priors. */
-static double spread(int64_t kind, const double *p) {
+/* The standard deviation, about, of a prior of a component of a vector; 0 for other priors, those of angles among them. */
+static double spread(int64_t kind, const double *p, int wrap) {
+    if (wrap && ars__is_angle((unsigned)kind, p)) return 0;
     switch (kind) {
     case ARS_DIST_UNIFORM:
         return (p[1] - p[0]) / sqrt(12);
@@ -194,10 +214,12 @@ static double spread(int64_t kind, const double *p) {
     }
 }
 
-void ars__pair_features(size_t n, const struct ars__drawn *first, const struct ars__drawn *second, float *out) {
+void ars__pair_features(size_t n, int wrap, const struct ars__drawn *first, const struct ars__drawn *second,
+                        float *out) {
     const double factor = 4;
     for (size_t i = 0; i < n; i++, out += ARS__PAIR_FEATURES) {
-        double a = spread(first->kind[i], first->prior + 4 * i), b = spread(second->kind[i], second->prior + 4 * i);
+        double a = spread(first->kind[i], first->prior + 4 * i, wrap);
+        double b = spread(second->kind[i], second->prior + 4 * i, wrap);
         double x = first->value[i], y = second->value[i];
         memset(out, 0, ARS__PAIR_FEATURES * sizeof *out);
         if (!(a > 0 && b > 0 && a <= factor * b && b <= factor * a && isfinite(x) && isfinite(y) && isfinite(a)))

@@ -7,6 +7,7 @@
 #include "serve.h"
 
 #define K_MAX ARS_WIRE_MAX_COMPONENTS
+#define MOST_WRAPPED ((K_MAX - 1) / 3) /* components: each is three on the wire */
 
 /* A mixture in the making: components, then the prior. */
 struct mixture {
@@ -17,6 +18,10 @@ struct mixture {
 
 static double softplus(double x) {
     return x > 20 ? x : log1p(exp(x));
+}
+
+static double upper_tail(double z) { /* of a standard Normal */
+    return 0.5 * erfc(z * M_SQRT1_2);
 }
 
 static double sigmoid(double x) {
@@ -154,6 +159,29 @@ static void beta(struct mixture *m, const float *raw, size_t k, unsigned kind, c
     }
 }
 
+/* Normals around a circle, each as Normals in the turn before, the turn itself and the turn after it, truncated to the turn.
+ * Of `all` components the first k are used. */
+static void wrapped(struct mixture *m, const float *raw, size_t all, const double *p) {
+    const double widest = 1.0 / 3, far = 8; /* in turns; in standard deviations */
+    size_t k = all < MOST_WRAPPED ? all : MOST_WRAPPED;
+    double low = p[0], high = p[1], turn = high - low, width = 0.7 / (double)k;
+    for (size_t i = 0; i < k; i++) {
+        double start = 2 * M_PI * in_middle(i, k), x = cos(start) + raw[all + i], y = sin(start) + raw[3 * all + i];
+        if (x * x + y * y < 1e-6) x = 1, y = 0;
+        double share = atan2(y, x) / (2 * M_PI), mean = low + turn * (share - floor(share));
+        double std = turn * width * exp(bounded(raw[2 * all + i], -16, log(widest / width)));
+        double below = (mean - low) / std, above = (high - mean) / std, a_turn = turn / std;
+        const double mass[] = {above <= far ? upper_tail(above) - upper_tail(above + a_turn) : 0,
+                               1 - upper_tail(below) - upper_tail(above),
+                               below <= far ? upper_tail(below) - upper_tail(below + a_turn) : 0};
+        double total = mass[0] + mass[1] + mass[2];
+        for (int j = 0; j < 3; j++)
+            if (j == 1 || mass[j] > 0)
+                add_component(m, raw[i] + log(mass[j] / total), ARS_DIST_TRUNCATED_NORMAL, mean + (j - 1) * turn, std,
+                              low, high);
+    }
+}
+
 static void gamma_like(struct mixture *m, const float *raw, size_t k, unsigned kind, const double *p) {
     const double weight = 3;
     int exponential = kind == ARS_DIST_EXPONENTIAL;
@@ -234,10 +262,15 @@ static size_t mixture_parts(const struct ars__head *head) {
     return counts && head->components > most ? most : head->components;
 }
 
+/* Whether it may be an angle's, to be wrapped. */
+static bool may_wrap(const struct ars__head *head) {
+    return head->wrap && head->kind == ARS_DIST_UNIFORM;
+}
+
 /* Raw numbers per row; any number will do for a Categorical prior. */
 static size_t raw_width_of(const struct ars__head *head) {
     if (head->kind == ARS_DIST_BERNOULLI) return 1;
-    return (is_count(head->kind) ? 4 : 3) * mixture_parts(head);
+    return (is_count(head->kind) || may_wrap(head) ? 4 : 3) * mixture_parts(head);
 }
 
 size_t ars__proposal_width(const struct ars__head *head, size_t categories) {
@@ -245,7 +278,9 @@ size_t ars__proposal_width(const struct ars__head *head, size_t categories) {
     if (head->kind == ARS_DIST_CATEGORICAL) return categories;
     if (head->kind == ARS_DIST_BERNOULLI) return 1;
     if (head->components < 1 || head->components >= K_MAX) return 0;
-    return ((is_count(head->kind) ? 2 : 1) * mixture_parts(head) + 1) * ARS__COMPONENT;
+    size_t parts = (is_count(head->kind) ? 2 : 1) * mixture_parts(head);
+    if (may_wrap(head)) parts = 3 * parts < K_MAX ? 3 * parts : K_MAX - 1;
+    return (parts + 1) * ARS__COMPONENT;
 }
 
 /* One mixture; returns its doubles. */
@@ -256,7 +291,10 @@ static size_t mixture(const struct ars__head *head, const float *raw, const doub
     case ARS_DIST_UNIFORM:
     case ARS_DIST_BETA:
     case ARS_DIST_DIRICHLET:
-        beta(&m, raw, k, head->kind, prior);
+        if (head->wrap && ars__is_angle(head->kind, prior))
+            wrapped(&m, raw, k, prior);
+        else
+            beta(&m, raw, k, head->kind, prior);
         break;
     case ARS_DIST_GAMMA:
     case ARS_DIST_EXPONENTIAL:

@@ -10,21 +10,22 @@
 /* cffi: begin */
 enum { ARS__VALUE_FEATURES = 22, ARS__PAIR_FEATURES = 8 };
 
-/* features.c: what the network sees of n values. kind[i] is the kind of the prior that value[i] was drawn from, prior[4 i]
- * its parameters; kind 0 is no value, and has features 0. out: n rows of ARS__VALUE_FEATURES. */
-void ars__value_features(size_t n, const int64_t *kind, const double *prior, const double *value, float *out);
-
-/* Values drawn from priors, as above. */
+/* Values drawn from priors. */
 struct ars__drawn {
-    const int64_t *kind;
-    const double *prior;
+    const int64_t *kind; /* of the prior; 0: no value */
+    const double *prior; /* its parameters, four each */
     const double *value;
 };
 
+/* features.c: what the network sees of n values; no value has features 0. With `wrap`, an angle (ars__is_angle) has features
+ * that go around with it. out: n rows of ARS__VALUE_FEATURES. */
+void ars__value_features(size_t n, int wrap, const struct ars__drawn *drawn, float *out);
+
 /* features.c: what the network sees of n pairs of values drawn one after the other, as components of a vector: its azimuth
  * and its length. 0 where they are no pair: one of the kinds has no location and width, or the widths differ by more than a
- * factor of 4. out: n rows of ARS__PAIR_FEATURES. */
-void ars__pair_features(size_t n, const struct ars__drawn *first, const struct ars__drawn *second, float *out);
+ * factor of 4, or, with `wrap`, one of them is an angle. out: n rows of ARS__PAIR_FEATURES. */
+void ars__pair_features(size_t n, int wrap, const struct ars__drawn *first, const struct ars__drawn *second,
+                        float *out);
 
 /* cell.c: a step of one layer of an LSTM, for n rows. A row's gates (input, forget, cell, output: `width` numbers each; those
  * of the cell doubled) are the sum of a row of each of three tables: its own in `product`, recurrent_row[i] of `recurrent`,
@@ -74,6 +75,7 @@ struct ars__head {
     unsigned kind;       /* of the prior */
     uint32_t components; /* of a mixture, the prior's not counted */
     double defensive;    /* the prior's share */
+    int wrap;            /* whether components go around where the prior is an angle's */
 };
 
 /* The doubles of the longest proposal that this head makes; for a Categorical prior `categories`. 0: there is no such
@@ -91,6 +93,8 @@ int ars__propose_encoded(const struct ars__head *head, size_t n, const float *ra
 
 /* features.c: quantiles u[0 .. n - 1] of a TruncatedNormal with parameters p, good enough to place components. */
 void ars__truncated_quantiles(const double *p, size_t n, const double *u, double *out);
+/* features.c: whether a prior is that of an angle, a Uniform over a whole turn. */
+int ars__is_angle(unsigned kind, const double *p);
 /* features.c: the quantile function of the standard Normal, 0 < u < 1. */
 double ars__normal_quantile(double u);
 

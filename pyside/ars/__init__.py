@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from ars import distributions, vectors
 from ars.budget import AutoBudget, Budget, ChosenBudget, Costs
+from ars.calibration.public import calibrate
+from ars.calibration.result import Calibration
 from ars.checks.findings import CheckReport, Finding
 from ars.config import NetworkConfig, RefineConfig, TrainingConfig
 from ars.distributions import *  # noqa: F403  # its __all__ is the list of distributions
@@ -30,6 +32,7 @@ from ars.errors import (
     PoolFullError,
     ProposalError,
     ProtocolError,
+    RankLostError,
     RefinementWarning,
     ReplayWarning,
     RunInterrupted,
@@ -51,6 +54,7 @@ from ars.results.advice import Advice
 from ars.results.data_check import DataCheck
 from ars.runtime.limits import Limits
 from ars.simulator import Simulator
+from ars.store.merging import merge
 from ars.vectors import *  # noqa: F403
 
 if TYPE_CHECKING:
@@ -64,6 +68,7 @@ __all__ = [
     "BatchError",
     "BiasWarning",
     "Budget",
+    "Calibration",
     "ChainError",
     "Chains",
     "CheckReport",
@@ -95,6 +100,7 @@ __all__ = [
     "ProposalDraws",
     "ProposalError",
     "ProtocolError",
+    "RankLostError",
     "RefineConfig",
     "RefinementWarning",
     "ReplayWarning",
@@ -110,8 +116,10 @@ __all__ = [
     "TrainingConfig",
     "TrainingError",
     "WeightError",
+    "calibrate",
     "get_cmake_dir",
     "get_include",
+    "merge",
 ]
 __all__ += distributions.__all__
 __all__ += vectors.__all__

@@ -49,46 +49,40 @@ def component_densities(
 VALUE_FEATURES: Final[int] = lib.ARS__VALUE_FEATURES
 
 
-def value_features(
-    kind: npt.NDArray[np.int64], prior: npt.NDArray[np.float64], value: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float32]:
-    """[n, VALUE_FEATURES] of values [n] drawn from priors of these kinds [n] with these parameters [n, 4]."""
-    n = len(kind)
-    if prior.shape != (n, 4) or value.shape != (n,):
-        raise ValueError(f"kinds [{n}], priors {prior.shape} and values {value.shape} do not fit each other")
-    kind, prior, value = np.ascontiguousarray(kind, np.int64), np.ascontiguousarray(prior), np.ascontiguousarray(value)
-    out = np.empty((n, VALUE_FEATURES), np.float32)
-    lib.ars__value_features(
-        n,
-        ffi.from_buffer("int64_t[]", kind),
-        doubles(prior),
-        doubles(value),
-        _floats(out, writable=True),
-    )
-    return out
-
-
 PAIR_FEATURES: Final[int] = lib.ARS__PAIR_FEATURES
 
 # Kinds of priors [n], their parameters [n, 4], and the values [n] that were drawn from them.
 DrawnValues: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
 
-def pair_features(first: DrawnValues, second: DrawnValues) -> npt.NDArray[np.float32]:
-    """[n, PAIR_FEATURES] of values that were drawn one after the other; 0 where they are no pair."""
-    n = len(second[0])
-    structs, kept = [], []
-    for kind, prior, value in (first, second):
-        if kind.shape != (n,) or prior.shape != (n, 4) or value.shape != (n,):
-            raise ValueError(f"kinds {kind.shape}, priors {prior.shape} and values {value.shape} do not fit {n} pairs")
-        fields = {"kind": _rows(kind)}
-        for name, array in (("prior", prior), ("value", value)):
-            fields[name] = doubles(np.ascontiguousarray(array, np.float64))
-        kept.append(fields)
-        structs.append(ffi.new("struct ars__drawn *", fields))
-    out = np.empty((n, PAIR_FEATURES), np.float32)
-    lib.ars__pair_features(n, *structs, _floats(out, writable=True))
+def value_features(drawn: DrawnValues, *, wrap: bool) -> npt.NDArray[np.float32]:
+    """[n, VALUE_FEATURES] of values. ``wrap``: those of angles go around with them."""
+    n = len(drawn[0])
+    struct, _held = _drawn(drawn, n)
+    out = np.empty((n, VALUE_FEATURES), np.float32)
+    lib.ars__value_features(n, wrap, struct, _floats(out, writable=True))
     return out
+
+
+def pair_features(first: DrawnValues, second: DrawnValues, *, wrap: bool) -> npt.NDArray[np.float32]:
+    """[n, PAIR_FEATURES] of values that were drawn one after the other; 0 where they are no pair, and with ``wrap``
+    where one of them is an angle."""
+    n = len(second[0])
+    (one, _held), (other, _held_too) = _drawn(first, n), _drawn(second, n)
+    out = np.empty((n, PAIR_FEATURES), np.float32)
+    lib.ars__pair_features(n, wrap, one, other, _floats(out, writable=True))
+    return out
+
+
+def _drawn(values: DrawnValues, n: int) -> tuple[Any, Any]:
+    """The struct of n values, and what must be held until the call is over."""
+    kind, prior, value = values
+    if kind.shape != (n,) or prior.shape != (n, 4) or value.shape != (n,):
+        raise ValueError(f"kinds {kind.shape}, priors {prior.shape} and values {value.shape} do not fit {n} rows")
+    fields = {"kind": _rows(kind)}
+    for name, array in (("prior", prior), ("value", value)):
+        fields[name] = doubles(np.ascontiguousarray(array, np.float64))
+    return ffi.new("struct ars__drawn *", fields), fields
 
 
 class StepTables(NamedTuple):
@@ -219,11 +213,14 @@ def propose(
     prior: npt.NDArray[np.float64],
     probabilities: npt.NDArray[np.float64],
     n_categories: npt.NDArray[np.int64],
+    *,
+    wrap: bool = False,
 ) -> list[bytes]:
     """The proposals, encoded, that raw numbers [n, R] of a network mean for priors of one kind [n, 4]. Categorical ones
-    have probabilities [n, C], of which n_categories [n] count. A FloatingPointError means that there is a NaN."""
+    have probabilities [n, C], of which n_categories [n] count. ``wrap``: those of angles go around. A
+    FloatingPointError means that there is a NaN."""
     n, categories = len(raw), probabilities.shape[1]
-    head = ffi.new("struct ars__head *", (int(kind), components, defensive))
+    head = ffi.new("struct ars__head *", (int(kind), components, defensive, wrap))
     width = lib.ars__proposal_width(head, categories) + 1
     shapes = (raw.ndim, prior.shape, probabilities.shape, n_categories.shape)
     if shapes != (2, (n, 4), (n, categories), (n,)):

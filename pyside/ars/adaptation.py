@@ -15,6 +15,7 @@ from ars.config import RefineConfig
 from ars.extras import torch_needed
 from ars.progress import Progress
 from ars.proposers import Proposal
+from ars.seeds import named_seed
 
 if TYPE_CHECKING:
     from ars.network.facade import Network
@@ -51,7 +52,6 @@ def adapted_network(
     given = _checked(refine, adapt, network, proposals)
     with torch_needed("refine= and adapt="):
         from ars.network.refine.kept import kept_refinement_seed
-        from ars.network.refine.rounds import named_seed
         from ars.network.refine.run import adapted, refined
     folder = None if resume is None else os.path.join(os.fspath(resume), FOLDER)
     if seed is None and folder is not None:

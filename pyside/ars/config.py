@@ -27,7 +27,8 @@ CHECKPOINT_EVERY: Final = 120.0  # seconds between two writes of a network that 
 _FINAL_LR: Final = 0.01  # of the rate at its height
 _LARGEST_COUNT: Final = 2**31
 _LARGEST_LAYER: Final = 65536
-_BEFORE: Final = {"series": "flat", "pairs": "none"}  # networks of versions that did not have these fields
+# Networks of versions that did not have these fields.
+_BEFORE: Final = {"series": "flat", "pairs": "none", "wrap": "none"}
 
 _Config = TypeVar("_Config", "NetworkConfig", "TrainingConfig", "RefineConfig")
 
@@ -247,6 +248,9 @@ class NetworkConfig:
     pairs : {"azimuth", "none"}
         Whether proposals see the azimuth and the length of two values drawn one after the other from priors of about
         the same width, as those of a vector are that is drawn component by component (default: "azimuth").
+    wrap : {"auto", "none"}
+        Whether proposals for an angle go around the circle (default: "auto"). With "auto", a latent whose prior is
+        Uniform over an interval of length 2 pi, to five digits, is an angle. It then has at most 21 components.
 
     Raises
     ------
@@ -278,6 +282,7 @@ class NetworkConfig:
     pairs: str = _field(
         "azimuth", Setting("what is seen of two draws in a row that may be a vector", choices=("azimuth", "none"))
     )
+    wrap: str = _field("auto", Setting("proposals for angles that go around the circle", choices=("auto", "none")))
 
     def __post_init__(self) -> None:
         _check(self)

@@ -32,6 +32,7 @@ __all__ = [
     "PoolFullError",
     "ProposalError",
     "ProtocolError",
+    "RankLostError",
     "RefinementWarning",
     "RunInterrupted",
     "ShardError",
@@ -132,6 +133,10 @@ class TrainingError(ArsError):
     """The training cannot go on."""
 
 
+class RankLostError(TrainingError):
+    """Another process of a training on several ranks has ended."""
+
+
 class BatchError(ArsError, ValueError):
     """Traces that a network cannot be trained on."""
 
@@ -171,7 +176,7 @@ class RefinementWarning(NetworkWarning):
 
 
 class BiasWarning(ArsWarning):
-    """What was asked for makes the weights biased."""
+    """The weights that were asked for are biased, or draws had to be left out that cannot be made again."""
 
 
 class ContinuationWarning(ArsWarning):

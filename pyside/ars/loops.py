@@ -335,9 +335,8 @@ class Loops(Mapping[str, LoopSummary]):
     def __len__(self) -> int:
         return len(self._by_address)
 
-    def __repr__(self) -> str:
-        if not self._by_address:
-            return "no loops"
+    def _cells(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Titles and rows of the table."""
         header = (
             *("loop", "entries", "tries", "p(A)", "q(A)", "S_pq", "s.e.", "at least"),
             *("budget", "by", "naive variance"),
@@ -354,6 +353,17 @@ class Loops(Mapping[str, LoopSummary]):
             )
             for loop in self._by_address.values()
         ]
+        return header, rows
+
+    def _repr_html_(self) -> str:
+        from ars.display.html import loops_html
+
+        return loops_html(self)
+
+    def __repr__(self) -> str:
+        if not self._by_address:
+            return "no loops"
+        header, rows = self._cells()
         widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
         lines = []
         for row in [header, *rows]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -87,15 +87,18 @@ def plain_numbers(name: str, value: object) -> npt.NDArray[np.float64]:
     return found
 
 
-def warn_of_nothing_observed(data: Mapping[str, npt.NDArray[np.float64]]) -> None:
-    """Warn of data without a single observed number: they say nothing about the latents.
+def warn_of_nothing_observed(data: Mapping[str, npt.NDArray[np.float64]], met: Iterable[str]) -> None:
+    """Warn, after a run, of data without a single observed number: they say nothing about the latents.
 
     Parameters
     ----------
     data : mapping
         From names to arrays, NaN where a number was not observed.
+    met : iterable of str
+        Names that the simulator observed. For those that are not in ``data`` the program holds its own data, which
+        do say something: then there is nothing to warn of.
     """
-    if data and all(np.isnan(array).all() for array in data.values()):
+    if data and all(np.isnan(array).all() for array in data.values()) and set(met) <= data.keys():
         warnings.warn(
             "every number in observe is NaN, so nothing was observed and the result is the prior (times the "
             "simulator's ars_factor terms, if it has any)",

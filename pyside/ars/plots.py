@@ -1,4 +1,4 @@
-"""Two pictures of a posterior. They need matplotlib: pip install libars[plots].
+"""Pictures of a posterior. They need matplotlib: pip install libars[plots].
 
 Every function draws on the axes that it is given, or on new ones, and returns them. Colours are those of Okabe and
 Ito, which people with any kind of colour vision can tell apart.
@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ars.columns import Key
+from ars.columns import Floats, Key
 from ars.diagnostics import normalised_weights, running_evidence
+from ars.display.notebook import in_notebook
 from ars.errors import NaiveVarianceWarning
 from ars.posterior import Posterior, Traces
+from ars.results.bins import bin_edges, densities
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["OKABE_ITO", "plot_evidence", "plot_posterior"]
+__all__ = ["OKABE_ITO", "plot_evidence", "plot_posterior", "predictive"]
 
 OKABE_ITO: Mapping[str, str] = {
     "black": "#000000",
@@ -37,15 +39,23 @@ _LINES = ("blue", "vermillion", "green", "purple", "orange", "sky blue")
 _STYLES = ("-", "--", "-.", ":")
 
 
-def _axes(axes: Axes | None) -> Axes:
+def new_axes(axes: Axes | None) -> Axes:
     if axes is not None:
         return axes
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install libars[plots]") from error
+    if in_notebook():  # a figure of pyplot's, which the notebook shows below the cell
+        from matplotlib import pyplot as plt
+
+        return plt.subplots(figsize=(6.0, 4.0), layout="constrained")[1]
     # a figure of its own, not one of pyplot's: nothing global, and no display
     return Figure(figsize=(6.0, 4.0), layout="constrained").add_subplot()
+
+
+def _bars(axes: Axes, edges: Floats, heights: Floats, colour: str, alpha: float, label: str) -> None:
+    axes.bar(edges[:-1], heights, np.diff(edges), align="edge", color=OKABE_ITO[colour], alpha=alpha, label=label)
 
 
 def plot_posterior(
@@ -55,11 +65,32 @@ def plot_posterior(
     method: str | None = None,
     prior: Traces | None = None,
     exact: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
-    bins: int = 40,
+    bins: int | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """The weighted histogram of a value, against the prior's (from ``sim.prior``) and an exact density (x, density)."""
-    axes = _axes(axes)
+    """Draw the weighted histogram of a value.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    key : key
+        A result or latent that is one number.
+    method : str, optional
+        Weighting (default: the run's own).
+    prior : Traces, optional
+        From ``Simulator.prior``, to be drawn in the same bins (default: none).
+    exact : tuple of array, optional
+        x and an exact density at x (default: none).
+    bins : int, optional
+        Number of bars (default: chosen by the width of the posterior).
+    axes : Axes, optional
+        Where to draw (default: axes of a new figure).
+
+    Returns
+    -------
+    Axes
+    """
+    axes = new_axes(axes)
     values = posterior[key]
     for given in (values,) if prior is None else (values, prior[key]):
         if given.ndim != 1:
@@ -68,13 +99,13 @@ def plot_posterior(
                 f'{key!r} has {numbers} numbers per trace: plot a value that is one number, such as "{key}[0]"'
             )
     there = ~np.isnan(values)
-    values, weights = values[there], normalised_weights(posterior.log_weights(method)[there])
-    shown = values if prior is None else np.concatenate([values, prior[key][~np.isnan(prior[key])]])
-    edges = np.histogram_bin_edges(shown, bins).tolist()
+    values, log_weights = values[there], posterior.log_weights(method)[there]
+    edges = bin_edges(values, log_weights, None if prior is None else prior[key])
+    if bins is not None:
+        edges = np.linspace(edges[0], edges[-1], bins + 1)
     if prior is not None:
-        before = prior[key]
-        axes.hist(before[~np.isnan(before)], edges, density=True, color=OKABE_ITO["orange"], alpha=0.5, label="prior")
-    axes.hist(values, edges, weights=weights, density=True, color=OKABE_ITO["blue"], alpha=0.6, label="posterior")
+        _bars(axes, edges, densities(prior[key], edges), "orange", 0.5, "prior")
+    _bars(axes, edges, densities(values, edges, normalised_weights(log_weights)), "blue", 0.6, "posterior")
     if exact is not None:
         axes.plot(*exact, color=OKABE_ITO["black"], linewidth=1.2, label="exact posterior")
     axes.set_xlabel(str(key))
@@ -94,7 +125,7 @@ def plot_evidence(
 
     Several runs are given as label -> posterior; a method that a run does not have is an error. The methods' lines
     differ in style as well as colour. Without NaiveVarianceWarning: the picture shows what it is about."""
-    axes = _axes(axes)
+    axes = new_axes(axes)
     runs = {"": posterior} if isinstance(posterior, Posterior) else posterior
     drawn = 0
     for label, run in runs.items():
@@ -115,5 +146,69 @@ def plot_evidence(
     axes.set_xscale("log")
     axes.set_xlabel("traces")
     axes.set_ylabel("evidence")
+    axes.legend(frameon=False)
+    return axes
+
+
+def predictive(
+    predicted: Traces,
+    name: str,
+    *,
+    prior: Traces | None = None,
+    data: npt.ArrayLike | None = None,
+    axes: Axes | None = None,
+) -> Axes:
+    """Draw data against posterior predictive draws: a histogram for one number, intervals for several.
+
+    Parameters
+    ----------
+    predicted : Traces
+        From ``Simulator.predict``.
+    name : str
+        An observation.
+    prior : Traces, optional
+        From ``Simulator.prior``: prior predictive draws to be shown as well, for one number (default: none).
+    data : array_like, optional
+        The data (default: those of the posterior). NaN is left out.
+    axes : Axes, optional
+        Where to draw (default: axes of a new figure).
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    KeyError
+        If the simulator observes no such name.
+    ValueError
+        If there are more or fewer data than predicted numbers.
+    """
+    axes = new_axes(axes)
+    drawn = predicted.observations[name]
+    drawn = drawn.reshape(len(drawn), -1)
+    given = predicted.observed.get(name) if data is None else np.asarray(data, np.float64)
+    given = np.full(drawn.shape[1], np.nan) if given is None else given.reshape(-1)
+    if len(given) != drawn.shape[1]:
+        raise ValueError(f"{name!r}: {len(given)} data, but {drawn.shape[1]} numbers are predicted")
+    if drawn.shape[1] == 1:
+        before = None if prior is None else prior.observations[name].reshape(-1)
+        edges = bin_edges(drawn[:, 0], np.zeros(len(drawn)), before)
+        if before is not None:
+            _bars(axes, edges, densities(before, edges), "orange", 0.5, "prior predictive")
+        _bars(axes, edges, densities(drawn[:, 0], edges), "blue", 0.6, "posterior predictive")
+        if not np.isnan(given[0]):
+            axes.axvline(float(given[0]), color=OKABE_ITO["black"], linewidth=1.5, label="data")
+        axes.set_xlabel(name)
+        axes.set_ylabel("density")
+    else:
+        at = np.arange(drawn.shape[1])
+        low, q25, middle, q75, high = np.nanquantile(drawn, [0.05, 0.25, 0.5, 0.75, 0.95], axis=0)
+        axes.fill_between(at, low, high, color=OKABE_ITO["blue"], alpha=0.2, linewidth=0, label="90% of draws")
+        axes.fill_between(at, q25, q75, color=OKABE_ITO["blue"], alpha=0.3, linewidth=0, label="50%")
+        axes.plot(at, middle, color=OKABE_ITO["blue"], label="median")
+        axes.plot(at, given, linestyle="", marker="o", markersize=4, color=OKABE_ITO["vermillion"], label="data")
+        axes.set_xlabel("index")
+        axes.set_ylabel(name)
     axes.legend(frameon=False)
     return axes

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray
 
+    from ars.results.data_check import DataCheck
+
 __all__ = ["Posterior", "RunInfo", "Traces"]
 
 
@@ -180,6 +182,11 @@ class Traces:
     def __repr__(self) -> str:
         return self.summary()
 
+    def _repr_html_(self) -> str:
+        from ars.display.html import traces_html
+
+        return traces_html(self)
+
 
 class Posterior(Estimates, Traces):
     """Weighted traces, from ``sim.posterior``.
@@ -315,6 +322,11 @@ class Posterior(Estimates, Traces):
 
     # -- for people and for ArviZ --
 
+    def _repr_html_(self) -> str:
+        from ars.display.html import posterior_html
+
+        return posterior_html(self)
+
     def _available(self) -> dict[str, Floats]:
         """The log weights of every method that this run has, the one that is meant by default first."""
         found = {}
@@ -327,7 +339,14 @@ class Posterior(Estimates, Traces):
                 continue
         return found
 
-    def to_datatree(self, draws: int | None = None, seed: int = 0) -> xarray.DataTree:
+    def to_datatree(
+        self,
+        draws: int | None = None,
+        seed: int = 0,
+        *,
+        predicted: Traces | None = None,
+        prior: Traces | None = None,
+    ) -> xarray.DataTree:
         """The run as an xarray.DataTree, whose group ``posterior`` ArviZ reads right.
 
         A name with several instances has a dimension for them, a vector one for its elements. Slashes in names become
@@ -340,6 +359,8 @@ class Posterior(Estimates, Traces):
         - ``weighted_posterior``: the traces as they are (dimension ``trace``), draws from the proposal, with
           ``log_weight`` (the default weighting) and ``log_weight_<method>`` for every available one.
         - ``observed_data``: the data.
+        - ``posterior_predictive``: with ``predicted``, its simulated observations.
+        - ``prior`` and ``prior_predictive``: with ``prior``, its latents and results, and its simulated observations.
 
         Parameters
         ----------
@@ -348,6 +369,10 @@ class Posterior(Estimates, Traces):
             the number of traces. More draws hold no more information, and ArviZ takes them for independent.
         seed
             Seed of the resampling. Default: 0.
+        predicted
+            Posterior predictive draws, from ``Simulator.predict``. Default: none.
+        prior
+            Traces of the prior, from ``Simulator.prior``. Default: none.
 
         Returns
         -------
@@ -360,7 +385,7 @@ class Posterior(Estimates, Traces):
         ValueError
             ``draws`` is below 1, or is given although every weight is 0.
         """
-        return export.to_datatree(self, draws, seed)
+        return export.to_datatree(self, draws, seed, predicted, prior)
 
     def to_inferencedata(self, draws: int | None = None, seed: int = 0) -> arviz.InferenceData:
         """The tree of ``to_datatree`` as an arviz.InferenceData, for ArviZ before 1.0.
@@ -401,9 +426,56 @@ class Posterior(Estimates, Traces):
         """
         return export.to_dataframe(self)
 
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        prior: Traces | None = None,
+        predicted: Traces | None = None,
+        truth: Mapping[str, npt.ArrayLike] | None = None,
+        check: DataCheck | None = None,
+        title: str | None = None,
+    ) -> None:
+        """Write a report: one HTML file that says first whether to trust the numbers, and loads nothing else.
+
+        Parameters
+        ----------
+        path
+            The file; an existing one is replaced.
+        prior
+            Traces of the prior, from ``Simulator.prior``, to be shown beside the posterior. Default: none.
+        predicted
+            Posterior predictive draws, from ``Simulator.predict``, to be compared with the data. Default: none.
+        truth
+            True values where they are known, from names of results or latents to numbers or arrays. Default: none.
+        check
+            Result of ``Simulator.check_data``. Default: the data were not compared with prior draws.
+        title
+            Title of the page. Default: "Posterior of" and the simulator's name.
+
+        Raises
+        ------
+        ImportError
+            jinja2 is missing: ``pip install libars[report]``.
+        KeyError
+            ``truth`` names something that the run does not have.
+        StorageError
+            The file cannot be written. A file that was there before is unchanged.
+
+        Examples
+        --------
+        >>> post.report("report.html", prior=sim.prior(1000), predicted=sim.predict(post))  # doctest: +SKIP
+        """
+        from ars.report.posterior import Given, posterior_page
+        from ars.report.render import write
+
+        write(posterior_page(self, Given(prior, predicted, truth or {}, check), title=title), path)
+
     # -- files --
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(
+        self, path: str | os.PathLike[str], *, predicted: Traces | None = None, prior: Traces | None = None
+    ) -> None:
         """Writes the run to a file, whole or not at all.
 
         Parameters
@@ -411,6 +483,8 @@ class Posterior(Estimates, Traces):
         path
             The suffix decides the format. ``.nc``: the groups of ``to_datatree()`` for ArviZ, and all that ``load``
             needs. ``.csv`` and ``.npz``: the columns of ``to_dataframe``.
+        predicted, prior
+            Draws to add to a ``.nc`` file, as in ``to_datatree``; ``load`` leaves them out. Default: none.
 
         Raises
         ------
@@ -421,7 +495,7 @@ class Posterior(Estimates, Traces):
         StorageError
             The file could not be written. A file that was there before is unchanged.
         """
-        saved.save(self, path)
+        saved.save(self, path, predicted, prior)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -48,6 +48,9 @@ class Family(Protocol):
     def files(self) -> Files: ...
 
     @property
+    def executable(self) -> str: ...
+
+    @property
     def known_sites(self) -> tuple[Site, ...]: ...
 
     @property
@@ -201,7 +204,7 @@ class Runs:
             raise
         finally:
             progress.close()
-        found = self._traces(recorder, info)
+        found = self._traces(recorder, info._replace(ranges=((config.first_trace, config.n_traces),)))
         if failure := recorder.error():
             failure.partial = found
             raise failure

@@ -18,6 +18,7 @@ from ars.arguments import (
     check_on_failure,
     command_words,
     environment_variables,
+    integer,
     number_of_traces,
     observed_arrays,
     renamed,
@@ -40,17 +41,20 @@ from ars.progress import Progress, make_progress
 from ars.proposers import Proposal
 from ars.results.data_check import DataCheck, check_data
 from ars.runs import Family, Runs
+from ars.runtime.crowd import MOST_SIMULATORS, Crowd, CrowdRuns
 from ars.runtime.keys import read_keys
 from ars.runtime.limits import Limits
 from ars.runtime.processes import Processes
 from ars.runtime.remote import Announce, listen_at
 from ars.runtime.setup import Setup
+from ars.store.recordings import Folders
 from ars.store.shards import SHARD_TRACES, Recording, record
 
 if TYPE_CHECKING:
     from torch import nn
 
     from ars.network.facade import Network
+    from ars.prediction import Prediction
 
 __all__ = ["InLoops", "OnFailure", "Simulator"]
 
@@ -157,6 +161,7 @@ class Simulator:
         startup_timeout: float = float(LIMITS["startup_timeout"].standard),
         command: Sequence[str] | str | os.PathLike[str] | None = None,
         announce: Announce | None = None,
+        simulators: int = 1,
         **options: Any,
     ) -> Self:
         """A simulator that is started elsewhere, by hand or by a batch system, and comes to us at tcp://ADDRESS:PORT.
@@ -168,7 +173,9 @@ class Simulator:
         processes, snapshots and memory are set where it is started. insecure_loopback: no keys, for
         tcp://127.0.0.1:PORT on a machine without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
         command: the remote command line; used only to label the run. announce: called whenever the wait begins, with
-        the address and the line to run there.
+        the address and the line to run there. simulators: how many to wait for (default: 1). Several come to the same
+        address and share the traces of each run, with the results of one; the traces of one that leaves are run by
+        the others, and another may take its place at any time.
         """
         simulator = cls([endpoint] if command is None else command, startup_timeout=startup_timeout, **options)
         keys = None if key is None else read_keys(key)
@@ -176,7 +183,9 @@ class Simulator:
         processes = simulator._processes
         there = None if command is None else processes.setup.command
         processes.setup = processes.setup.listening(listen, there, announce)
-        processes.ready()
+        if integer("simulators", simulators, 1, MOST_SIMULATORS) > 1:
+            simulator._use(Crowd(processes.setup, simulators), CrowdRuns)
+        simulator._processes.ready()
         return simulator
 
     # ---- what it is --------------------------------------------------------------------------------------------------
@@ -334,6 +343,75 @@ class Simulator:
         )
         shown = make_progress(progress)
         return infer(self._runs, asked, seed, lease, shown, estimates_the_prior=self._estimates_the_prior)
+
+    def predict(
+        self,
+        post: Posterior,
+        n: int = 1000,
+        seed: int | None = None,
+        *,
+        method: str | None = None,
+        on_failure: OnFailure = ON_FAILURE,
+        progress: bool | Progress | None = None,
+    ) -> Prediction:
+        """Simulate data with latents from a posterior: the posterior predictive distribution.
+
+        Latents are drawn by their weights, with systematic resampling, and given to the simulator. It draws the
+        observations, and whatever it does not record as a latent, anew. Numbers of the data that were not observed
+        (NaN) are drawn as well.
+
+        Parameters
+        ----------
+        post : Posterior
+            From ``posterior``. This simulator must draw its latents; its observations may differ, for example when it
+            has other arguments.
+        n : int
+            Number of draws (default: 1,000). More than the effective traces of ``post`` repeat the same latents with
+            other data.
+        seed : int, optional
+            Same seed, same draws (default: random).
+        method : str, optional
+            Weighting (default: the run's own, see ``Posterior``).
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, or run it again with other random numbers (default: "raise").
+        progress : bool or Progress, optional
+            True shows a progress bar on stderr (default: none).
+
+        Returns
+        -------
+        Prediction
+            Equally weighted traces: ``predicted.observations["y"]`` has a row per draw.
+
+        Raises
+        ------
+        ValueError
+            If no trace of the posterior has weight, or this simulator draws none of its latents.
+
+        Warns
+        -----
+        BiasWarning
+            If draws are left out because loops keep rejecting their latents.
+
+        Examples
+        --------
+        >>> with ars.Simulator(["build/csim/gaussian"]) as sim:  # doctest: +SKIP
+        ...     post = sim.posterior({"y": 0.7}, 10_000, seed=1)
+        ...     predicted = sim.predict(post, 1_000, seed=2)
+        """
+        from ars.prediction import predict
+
+        shown = make_progress(progress)
+        chosen_seed = seed_or_random(seed)
+        return predict(
+            self._runs,
+            post,
+            n,
+            chosen_seed,
+            lease=self._lease(),
+            progress=shown,
+            on_failure=on_failure,
+            method=method,
+        )
 
     def check_data(
         self,
@@ -503,7 +581,7 @@ class Simulator:
         lstm_depth: int | None = None,
         batch_size: int | None = None,
         seed: int | None = None,
-        data: str | os.PathLike[str] | None = None,
+        data: Folders | None = None,
         out: str | os.PathLike[str] | None = None,
         resume: bool = False,
         progress: bool | Progress | None = None,
@@ -524,6 +602,7 @@ class Simulator:
         on_failure: OnFailure = ON_FAILURE,
         checkpoint_every: float = CHECKPOINT_EVERY,
         tensorboard: str | os.PathLike[str] | None = None,
+        device: str = "cpu",
     ) -> Network:
         """Trains a proposal network on traces of the prior, fresh ones or those of a folder that ``record`` wrote.
 
@@ -539,8 +618,8 @@ class Simulator:
             All sizes together (default: ``NetworkConfig()``).
         architecture : mapping, optional
             Sizes by name, which replace those of ``network`` (default: none).
-        data : path, optional
-            Folder of recorded traces to train on (default: fresh traces).
+        data : path or sequence of paths, optional
+            Folder of recorded traces to train on, or several that are used as one (default: fresh traces).
         out : path, optional
             File for the network, written every ``checkpoint_every`` seconds and at the end (default: none).
         resume : bool
@@ -557,8 +636,16 @@ class Simulator:
             Seconds between two writes of ``out`` (default: 120 s).
         tensorboard : path, optional
             Folder for the logs of TensorBoard (default: none).
+        device : {"cpu", "cuda", "cuda:N"}
+            Where the network is computed (default: "cpu").
         progress : bool or Progress, optional
             True shows a progress bar on stderr (default: none).
+
+        Notes
+        -----
+        In processes started by torchrun, or with an initialised ``torch.distributed`` process group, all ranks train
+        one network together: each draws a share of every batch. The first rank writes ``out`` and shows the progress;
+        all return the same network.
 
         Returns
         -------
@@ -568,7 +655,7 @@ class Simulator:
         Raises
         ------
         TrainingError
-            If the loss is not finite.
+            If the loss is not finite, or another rank cannot go on (``RankLostError`` if it has ended).
         StorageError
             If ``out`` cannot be written.
         RunInterrupted
@@ -604,6 +691,7 @@ class Simulator:
             threads=threads,
             progress=progress,
             tensorboard=tensorboard,
+            device=device,
         )
 
     @renamed(n="traces", directory="out")
@@ -615,13 +703,15 @@ class Simulator:
         *,
         shard_traces: int = SHARD_TRACES,
         max_rejected: int = 0,
+        first_trace: int | None = None,
         on_failure: OnFailure = ON_FAILURE,
         progress: bool | Progress | None = None,
     ) -> Recording:
         """Draws prior traces until the folder ``out`` holds ``traces`` of them, for ``train(data=...)``.
 
         The shards in the folder survive a crash. max_rejected: record also what rejected tries drew, up to so many
-        tries of every loop entry; 64 is enough for train_on="all".
+        tries of every loop entry; 64 is enough for train_on="all". first_trace: the number of the first one (default:
+        that of the folder, 0 for a new one), so that several machines record ranges of one run (``ars.merge``).
         """
         return record(
             self,
@@ -630,6 +720,7 @@ class Simulator:
             seed=seed,
             shard_traces=shard_traces,
             max_rejected=max_rejected,
+            first_trace=first_trace,
             on_failure=on_failure,
             progress=progress,
         )

@@ -1,11 +1,16 @@
-"""The weightings of the paper, in log space, all from one record of one run.
+"""The weightings of the paper, in log space, computed from one record of one run.
 
-    ic         every p/q, of accepted and rejected draws (Definition 1). Unbiased; its variance may be infinite.
-    collapsed  accepted p/q, times q(A)/p(A) for every loop, where both are known (Definition 2).
-    ars        accepted p/q, times estimates of q(A) and 1/p(A) for every loop: K/N and T (Definition 3), or those of
-               other budgets. Unbiased for every budget.
-    biased     accepted p/q and no correction. Wrong on purpose; for comparison.
-    prior      accepted p/q of a run whose loops were proposed by the prior: nothing to correct.
+``ic``
+    Every p/q, of accepted and rejected draws (Definition 1). Unbiased; its variance may be infinite.
+``collapsed``
+    Accepted p/q, times q(A)/p(A) for every loop, where both are known (Definition 2).
+``ars``
+    Accepted p/q, times estimates of q(A) and 1/p(A) for every loop: K/N and T (Definition 3), or the estimates of
+    another budget. Unbiased for every budget.
+``biased``
+    Accepted p/q and no correction. Wrong on purpose; for comparison.
+``prior``
+    Accepted p/q of a run whose loops were proposed by the prior: nothing to correct.
 
 All of them count every draw of a loop that the trace gave up (``ars_loop_abandon``), as the record of a trace does.
 Every function returns one log weight per trace; a failed trace has weight 0 (log weight -inf).

@@ -73,6 +73,7 @@ _COMMON: Final = (
     Variant("twice the traces", longer=2.0),
     Variant("LSTM 128 instead of 64", {"lstm_dim": 128}),
     Variant("head_hidden 256 instead of 64", {"head_hidden": 256}),
+    Variant("10 components instead of 5", {"components": 10}),
     Variant("20 components instead of 5", {"components": 20}),
     Variant("observe_dim 128 instead of 32", {"observe_dim": 128}),
     Variant("defensive 0.001 instead of 0.01", {"defensive": 0.001}),
@@ -80,12 +81,15 @@ _COMMON: Final = (
     Variant("lr 0.001 instead of 0.002", training={"lr": 1e-3}),
 )
 _FLAT: Final = Variant("flat", {"series": "flat"})
+_ENDS: Final = Variant("angles with ends", {"wrap": "none"})
 _FOUR: Final = Variant("series_heads 4 instead of 2", {"series_heads": 4})
 
 SUBJECTS: Final[Mapping[str, Subject]] = {
     "sir": Subject(("sir",), 40_000, (Variant("base"), _FLAT, _FOUR, *_COMMON), data=sir.observation()),
     "sequence": Subject(("sequence", "10"), 40_000, (Variant("base"), _FLAT, _FOUR, *_COMMON)),
-    "mini_sherpa": Subject(("mini_sherpa",), 100_000, (Variant("base"), *_COMMON), shapes={"calorimeter": (20, 20)}),
+    "mini_sherpa": Subject(
+        ("mini_sherpa",), 100_000, (Variant("base"), _ENDS, *_COMMON), shapes={"calorimeter": (20, 20)}
+    ),
 }
 
 

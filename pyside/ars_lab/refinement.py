@@ -115,7 +115,7 @@ def cases(*, quick: bool) -> list[Case]:
     usual = few if quick else ars.RefineConfig(traces=20_000, most=4, effective=2000)
     hard = few
     if not quick:
-        hard = ars.RefineConfig(traces=40_000, most=2, effective=2000, rounds=12, steps=600, lr=2e-3, aim=0.5)
+        hard = ars.RefineConfig(traces=40_000, most=2, effective=2000, rounds=7, steps=600, lr=2e-3, aim=0.5)
     small = few if quick else ars.RefineConfig(traces=5000)
     return [
         Case("Mini-SHERPA 2", "mini_sherpa", (), _mini_sherpa(2, sherpa), -160.0727, usual, particles=2),

@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 import make_golden as g  # noqa: E402
 
 PARKED, DONE, FAILED = 1, 3, 4
-ASK_STEP, ASK_SITE = 1, 2
+ASK_STEP, ASK_SITE, ASK_PATH = 1, 2, 4
 NO_SLOT = 0xFFFFFFFF
 
 
@@ -72,6 +72,13 @@ def ask(channel: int, kind: int, body: bytes) -> bytes:
     return bytes([2, channel]) + part(body) + bytes([kind, 0]) + (b"\1" if kind == ASK_STEP else b"")
 
 
+def path(*offsets: int, module: bytes = b"/proc/self/exe", model: int = 0, at: int | None = None) -> bytes:
+    """A question about a call path: an ars__path_question, a frame per return address, and their module."""
+    strings = 8 + 16 * len(offsets)
+    frames = b"".join(struct.pack("<QII", offset, strings if at is None else at, 0) for offset in offsets)
+    return struct.pack("<II", len(offsets), model) + frames + module + b"\0"
+
+
 def slot(worker: int, number: int, status: int, *more: int) -> bytes:
     return bytes([4, worker + 2 * number, status, *more])
 
@@ -121,6 +128,12 @@ def scripts() -> Iterator[tuple[str, bytes]]:
         "site",
         bytes([64]) + BEGIN + ask(0, ASK_SITE, site) + ask(1, ASK_SITE, site) + ask(0, ASK_SITE, g.GOOD_SITES[3]),
     )
+    # Offsets in the fuzz target itself: return addresses or not, and beyond its end. Then what is no question at all.
+    paths = [path(0x4000, 0x8123, 0x20010), path(0x5000, 0x9000, model=1), path(0, 1 << 40, module=b""), path()]
+    paths += [path(0x4000, module=b"/nowhere"), path(0x4000, at=0), path(0x4000, at=4000), path(1)[:-1], b"\xff" * 8]
+    for i, question in enumerate(paths):
+        asks = ask(0, ASK_PATH, question) + WAIT + ask(1, ASK_PATH, question)
+        yield f"path_{i}", bytes([64]) + BEGIN + asks + TRUTH + words(0, ORDER_DONE)
     step = g.step(0, 0, g.dist(g.NORMAL, 0.0, 1.0), [(1, 0, 0.5)], trace=0, state=0)
     tells = g.step(0, g.NO_SITE, b"", [(1, 0, 0.5)], trace=0, state=0)
     after = g.step(0, 0, g.dist(g.NORMAL, 0.0, 1.0), [(1, 0, 0.5)], trace=0, state=1)  # the state of every ANSWER

@@ -32,7 +32,10 @@ KINDS = (
     "weibull",
     "lognormal",
     "truncated_normal",
+    "negative_binomial",
+    "student_t",
 )
+VECTOR_KINDS = ("multivariate_normal", "dirichlet")
 
 # ---- expressions ------------------------------------------------------------------------------------------------
 
@@ -95,6 +98,20 @@ class Dist:
         return {name for part in parts for name in part.variables}
 
 
+@dataclass(frozen=True)
+class VectorDist:
+    """A MultivariateNormal, of means and the rows of its lower Cholesky factor, or a Dirichlet of concentrations."""
+
+    kind: str
+    first: tuple[Expr, ...]
+    rows: tuple[tuple[Expr, ...], ...] = ()
+
+    @property
+    def recorded(self) -> int:
+        """Latents: a Dirichlet's last number follows from the others."""
+        return len(self.first) - (self.kind == "dirichlet")
+
+
 def constants(*values: float) -> tuple[Expr, ...]:
     return tuple(Expr(value) for value in values)
 
@@ -106,6 +123,18 @@ def constants(*values: float) -> tuple[Expr, ...]:
 class Sample:
     name: str
     dist: Dist
+
+
+@dataclass(frozen=True)
+class SampleVector:
+    """Its numbers are the variables NAME_0, NAME_1, ...; in a trace they are instances of the latent NAME."""
+
+    name: str
+    dist: VectorDist
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}_{i}" for i in range(len(self.dist.first)))
 
 
 @dataclass(frozen=True)
@@ -179,7 +208,9 @@ class Result:
     value: Expr
 
 
-Statement: TypeAlias = Sample | Draw | Loop | Branch | Repeat | Call | Observe | ObserveNormals | Factor | Result
+Statement: TypeAlias = (
+    Sample | SampleVector | Draw | Loop | Branch | Repeat | Call | Observe | ObserveNormals | Factor | Result
+)
 
 
 @dataclass(frozen=True)
@@ -260,12 +291,23 @@ def _c_dist(dist: Dist) -> str:
     return f"ars_{dist.kind}({', '.join(params)})"
 
 
+def _c_vector_dist(dist: VectorDist) -> str:
+    n = len(dist.first)
+    first = f"(double[]){{{', '.join(map(_c_expr, dist.first))}}}"
+    if dist.kind == "dirichlet":
+        return f"ars_dirichlet({first}, {n})"
+    rows = [_c_expr(row[j]) if j < len(row) else "0" for row in dist.rows for j in range(n)]
+    return f"ars_multivariate_normal({first}, (double[]){{{', '.join(rows)}}}, {n})"
+
+
 def _visible_after(body: tuple[Statement, ...]) -> list[str]:
     names = []
     for statement in body:
         match statement:
             case Sample() | Draw():
                 names.append(statement.name)
+            case SampleVector():
+                names += statement.variables
             case Branch() | Repeat() | Call():
                 names.append(statement.out)
             case Loop():
@@ -294,6 +336,11 @@ class _Writer:
         match s:
             case Sample(name, dist):
                 self.line(f'{target(name)} = ars_sample("{name}", {_c_dist(dist)});')
+            case SampleVector(name, vector):
+                self.line(f"double {name}[{len(vector.first)}];")
+                self.line(f'ars_sample_vector("{name}", (ars_dist[]){{{_c_vector_dist(vector)}}}, 1, {name});')
+                for i, variable in enumerate(s.variables):
+                    self.line(f"{target(variable)} = {name}[{i}];")
             case Draw(name, dist):
                 self.line(f"{target(name)} = ars_draw({_c_dist(dist)});")
                 self.line(f'ars_result("{name}", {name});')
@@ -408,6 +455,7 @@ class _Author:
         self.proposals: dict[str, Dist] = {}
         # Drawn from in turns, so that a few programs have seen every distribution.
         self.kinds = itertools.cycle(rng.permutation(KINDS).tolist())
+        self.vector_kinds = itertools.cycle(rng.permutation(VECTOR_KINDS).tolist())
 
     # -- small choices --
 
@@ -489,7 +537,22 @@ class _Author:
                 if high == np.inf and self.chance(0.5):
                     low, high = -np.inf, _round(mean.constant + self.between(0.3, 2))
                 return Dist(kind, (mean, self.positive(0.5, 1.5, scope), Expr(low), Expr(high)))
+            case "negative_binomial":
+                return Dist(kind, (self.positive(1.5, 5, scope), self.expr(self.between(0.45, 0.7), 0.15, scope)))
+            case "student_t":  # of finite variance, also where the degrees of freedom are fewest
+                df = self.positive(8, 12, scope)
+                return Dist(kind, (df, self.mean(scope), self.positive(0.4, 1, scope)))
         raise AssertionError(kind)
+
+    def vector(self, scope: _Scope, kind: str) -> VectorDist:
+        n = int(self.rng.integers(2, 4))
+        if kind == "dirichlet":
+            return VectorDist(kind, tuple(self.positive(1.2, 4, scope) for _ in range(n)))
+        rows = [
+            (*(self.expr(self.between(-0.6, 0.6), 0.3, scope, 0.3) for _ in range(i)), self.positive(0.5, 1.2, scope))
+            for i in range(n)
+        ]
+        return VectorDist(kind, tuple(self.mean(scope) for _ in range(n)), tuple(rows))
 
     def categories(self, k: int, scope: _Scope) -> tuple[Expr, ...]:
         """Probabilities that sum to 1, also where one of them depends on a variable: the last one takes up the rest."""
@@ -528,6 +591,10 @@ class _Author:
                 centre, spread = 0.9 * a[0], 0.5 * a[0]
             case "lognormal":
                 centre, spread = np.exp(a[0]), np.exp(a[0]) * a[1]
+            case "negative_binomial":
+                centre, spread = a[0] * (1 - a[1]) / a[1], np.sqrt(a[0] * (1 - a[1])) / a[1]
+            case "student_t":
+                centre, spread = a[1], 1.2 * a[2]
             case _:  # truncated_normal
                 low, high = max(a[2], a[0] - 2 * a[1]), min(a[3], a[0] + 2 * a[1])
                 centre, spread = (low + high) / 2, (high - low) / 3
@@ -579,6 +646,13 @@ class _Author:
             case "lognormal":
                 first = Dist("lognormal", (a[0].plus(_round(0.6 * shift)), a[1].times(wider)))
                 return self.maybe_mixed(first, Dist("lognormal", (a[0], a[1].times(1.5))))
+            case "negative_binomial":
+                first = Dist("negative_binomial", (a[0], a[1].times(self.between(0.7, 0.95))))
+                return self.maybe_mixed(first, Dist("poisson", (a[0].times(0.8),)))
+            case "student_t":
+                moved = a[1].plus(_round(shift * a[2].constant))
+                first = Dist("student_t", (a[0].times(self.between(0.5, 0.8)), moved, a[2].times(wider)))
+                return self.maybe_mixed(first, Dist("normal", (a[1], a[2])))
         low, high = dist.params[2:]
         first = Dist("truncated_normal", (a[0].plus(_round(shift * a[1].constant)), a[1].times(wider), low, high))
         if np.isfinite([low.constant, high.constant]).all() and self.chance(0.4):
@@ -609,6 +683,21 @@ class _Author:
         scope.append(self.describe(sample.name, dist, latent=True))
         return sample
 
+    def draw_vector(self, scope: _Scope) -> SampleVector:
+        """The prior proposes it, and no proposal depends on it: names of instances are those of the whole."""
+        sample = SampleVector(self.name("v"), self.vector(scope, next(self.vector_kinds)))
+        dist = sample.dist
+        if dist.kind == "dirichlet":
+            total = sum(each.constant for each in dist.first)
+            places = [(each.constant / total, 0.25) for each in dist.first]
+        else:
+            places = [
+                (m.constant, float(np.hypot.reduce([e.constant for e in r])))
+                for m, r in zip(dist.first, dist.rows, strict=True)
+            ]
+        scope += [_Variable(name, *place) for name, place in zip(sample.variables, places, strict=True)]
+        return sample
+
     def draw_nuisance(self, scope: _Scope) -> Draw:
         draw = Draw(self.name("u"), self.dist(scope, next(self.kinds)))
         scope.append(self.describe(draw.name, draw.dist, latent=False))
@@ -628,6 +717,8 @@ class _Author:
             body.append(self.draw_latent(scope, 0.5))
         if self.chance(0.2):
             body.append(self.draw_nuisance(scope))
+        if self.chance(0.15):
+            body.append(self.draw_vector(scope))
         if depth == 1 and self.loops_left and self.chance(0.25):
             body += self.within(scope, depth)
         main = self.one_of(scope[own:])
@@ -699,8 +790,8 @@ class _Author:
         return repeat
 
     def top_level(self, scope: _Scope) -> Statement:
-        kinds = ["latent", "nuisance", "loop", "branch", "call", "repeat"]
-        chances = np.array([2.5, 0.8, 6.0, 2.0, 1.2, 1.2])
+        kinds = ["latent", "nuisance", "loop", "branch", "call", "repeat", "vector"]
+        chances = np.array([2.5, 0.8, 6.0, 2.0, 1.2, 1.2, 0.8])
         if not self.loops_left:
             chances[[2, 4]] = 0
         match kinds[int(self.rng.choice(len(kinds), p=chances / chances.sum()))]:
@@ -714,6 +805,8 @@ class _Author:
                 return self.branch(scope, 0)
             case "call":
                 return self.call(scope)
+            case "vector":
+                return self.draw_vector(scope)
         return self.repeat(scope)
 
     # -- data --

@@ -25,6 +25,8 @@ _CLASSES: Mapping[str, Callable[..., ars.Distribution]] = {
     "weibull": ars.Weibull,
     "lognormal": ars.LogNormal,
     "truncated_normal": ars.TruncatedNormal,
+    "negative_binomial": ars.NegativeBinomial,
+    "student_t": ars.StudentT,
 }
 
 

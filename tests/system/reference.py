@@ -36,7 +36,9 @@ from programs import (
     Repeat,
     Result,
     Sample,
+    SampleVector,
     Statement,
+    VectorDist,
     loop_labels,
 )
 from scipy import special
@@ -92,6 +94,18 @@ _LOG_DENSITY: Mapping[str, Callable[..., Floats]] = {
     "weibull": lambda x, s, k: _log_positive(x, lambda y: np.log(k / s) + (k - 1) * np.log(y / s) - (y / s) ** k),
     "lognormal": lambda x, mu, sigma: _log_positive(x, lambda y: _log_normal(np.log(y), mu, sigma) - np.log(y)),
     "truncated_normal": _log_truncated,
+    "negative_binomial": lambda x, r, p: np.where(
+        x >= 0,
+        special.gammaln(x + r) - special.gammaln(x + 1) - special.gammaln(r) + r * np.log(p) + x * np.log1p(-p),
+        -np.inf,
+    ),
+    "student_t": lambda x, df, loc, scale: (
+        special.gammaln((df + 1) / 2)
+        - special.gammaln(df / 2)
+        - 0.5 * np.log(df * np.pi)
+        - np.log(scale)
+        - (df + 1) / 2 * np.log1p(((x - loc) / scale) ** 2 / df)
+    ),
 }
 
 _DRAW: Mapping[str, Callable[..., npt.NDArray[Any]]] = {
@@ -109,6 +123,8 @@ _DRAW: Mapping[str, Callable[..., npt.NDArray[Any]]] = {
     "weibull": lambda rng, n, scale, shape: scale * rng.weibull(shape, n),
     "lognormal": lambda rng, n, mu, sigma: rng.lognormal(mu, sigma, n),
     "truncated_normal": _draw_truncated,
+    "negative_binomial": lambda rng, n, r, p: rng.negative_binomial(r, p, n),
+    "student_t": lambda rng, n, df, loc, scale: loc + scale * rng.standard_t(df, n),
 }
 
 Values: TypeAlias = Callable[[str], Floats]
@@ -129,6 +145,41 @@ def draw(dist: Dist, values: Values, n: int, rng: np.random.Generator) -> Floats
         which = np.sum(rng.random(n)[None] >= np.cumsum(params)[:-1, None], axis=0)
         return np.asarray(np.choose(which, [draw(component, values, n, rng) for component in dist.components]))
     return np.asarray(_DRAW[dist.kind](rng, n, *params), dtype=np.float64)
+
+
+# ---- vectors, number by number -----------------------------------------------------------------------------------
+
+Conditional: TypeAlias = tuple[str, tuple[Floats, ...], Floats, Floats]  # kind, parameters, shift and scale of a number
+
+
+def _normal_coordinate(dist: VectorDist, values: Values, before: list[Floats]) -> Conditional:
+    """With x = mean + L z, the number i is Normal, given the z of those before it."""
+    z: list[Floats] = []
+    for mean, row, x in zip(dist.first, dist.rows, before, strict=False):
+        *others, own = (each(values) for each in row)
+        z.append((x - mean(values) - sum(a * b for a, b in zip(others, z, strict=True))) / own)
+    *others, own = (each(values) for each in dist.rows[len(before)])
+    mean = dist.first[len(before)](values) + sum(a * b for a, b in zip(others, z, strict=True))
+    return "normal", (np.asarray(mean), own), np.zeros(()), np.ones(())
+
+
+def _dirichlet_coordinate(dist: VectorDist, values: Values, before: list[Floats]) -> Conditional:
+    """A Beta, of what those before it leave of 1."""
+    own, *after = (each(values) for each in dist.first[len(before) :])
+    return "beta", (own, np.asarray(sum(after))), np.zeros(()), np.asarray(1.0 - sum(before))
+
+
+_COORDINATE = {"multivariate_normal": _normal_coordinate, "dirichlet": _dirichlet_coordinate}
+
+
+def draw_coordinate(dist: VectorDist, values: Values, before: list[Floats], n: int, rng: np.random.Generator) -> Floats:
+    kind, params, shift, scale = _COORDINATE[dist.kind](dist, values, before)
+    return np.asarray(shift + scale * _DRAW[kind](rng, n, *params))
+
+
+def log_density_coordinate(dist: VectorDist, values: Values, before: list[Floats], x: Floats) -> Floats:
+    kind, params, shift, scale = _COORDINATE[dist.kind](dist, values, before)
+    return np.asarray(_LOG_DENSITY[kind]((x - shift) / scale, *params) - np.log(scale))
 
 
 # ---- what a run leaves ------------------------------------------------------------------------------------------
@@ -321,6 +372,8 @@ class _Machine:
         match s:
             case Sample():
                 self.sample(s, rows)
+            case SampleVector():
+                self.sample_vector(s, rows)
             case Draw():
                 self.nuisance(s, rows)
             case Loop():
@@ -368,6 +421,24 @@ class _Machine:
         if self.keeps_records:
             self.latents.add(rows, address, value=x, log_p=log_p, log_q=log_q, loop=self.innermost[rows])
         self.assign(s.name, rows, x)
+
+    def sample_vector(self, s: SampleVector, rows: Integers) -> None:
+        """The prior proposes every number, given those before it."""
+        dist, values, address = s.dist, self.at(rows), self.address(s.name)
+        drawn: list[Floats] = []
+        for variable in s.variables[: dist.recorded]:
+            if self.mode is Mode.REPLAY:
+                assert self.given is not None
+                x = self.look_up(self.given.latents, self.latents, address, rows)
+            else:
+                x = draw_coordinate(dist, values, drawn, len(rows), self.rng)
+            if self.keeps_records:
+                log_p = log_density_coordinate(dist, values, drawn, x)
+                self.latents.add(rows, address, value=x, log_p=log_p, log_q=log_p, loop=self.innermost[rows])
+            self.assign(variable, rows, x)
+            drawn.append(x)
+        for variable in s.variables[dist.recorded :]:
+            self.assign(variable, rows, np.asarray(1.0 - sum(drawn)))
 
     def nuisance(self, s: Draw, rows: Integers) -> None:
         address = self.address(s.name)
@@ -520,6 +591,7 @@ def score(program: Program, n: int, latents: Mapping[Key, Floats], draws: Mappin
 # ---- which random programs make good tests -----------------------------------------------------------------------
 
 _TRACES = 1000
+_MANY_TRACES = 8000
 _LEAST_ACCEPTANCE = 0.15
 _MOST_TRIES = 60
 
@@ -535,6 +607,8 @@ def fit(program: Program) -> Program | None:
         return None
     for address in traces.loops.addresses:
         entries = sum(c.present.sum() for key, c in traces.loops.columns.items() if key[0] == address)
+        if not entries:  # only in tries that an outer loop rejected
+            continue
         under_q = traces.loops.sum(address, "K").sum() / (4 * entries)
         under_p = entries / traces.loops.sum(address, "T").sum()
         if min(under_p, under_q) < _LEAST_ACCEPTANCE:
@@ -543,7 +617,17 @@ def fit(program: Program) -> Program | None:
         return None
     weights = np.exp(traces.log_weights("ars"))
     uneven = weights.std() / weights.mean() / np.sqrt(_TRACES) > 0.08 or weights.max() > 0.04 * weights.sum()
-    return None if uneven else replace(program, proposals=_met_often(program, traces))
+    return None if uneven or _gets_stuck(program) else replace(program, proposals=_met_often(program, traces))
+
+
+def _gets_stuck(program: Program) -> bool:
+    """Whether a loop hardly ever accepts in some rare state, which a thousand traces need not meet."""
+    try:
+        infer_loops_prior(replace(program, proposals={}), _MANY_TRACES, seed=program.index)
+        infer_loops_prior(program, _MANY_TRACES, seed=program.index)
+    except TooManyTries:
+        return True
+    return False
 
 
 def _met_often(program: Program, traces: Traces) -> dict[str, Dist]:

@@ -100,6 +100,10 @@ def test_draws(directory: str) -> None:
     assert {m.case["what"] for m in found["draws: ratio"]} == {
         *("uniform draw", "Normal draw", "Marsaglia event", "draw without a name")
     }
+    in_a_run = {m.case["what"]: m for m in found["draws: in a run"]}
+    assert in_a_run.keys() == {"uniform draw", "Normal draw", "draw without a name"}
+    assert in_a_run["draw without a name"].target == 200
+    assert all(m.value > 0 and m.unit == "ns" for m in in_a_run.values())
 
 
 def test_train(directory: str) -> None:

@@ -353,6 +353,18 @@ def test_a_cluster_without_workers_is_not_waited_for(nested: list[str]) -> None:
         ars.cluster.prior(lonely, nested, 10, startup_timeout=1)
 
 
+# ---- calibration -----------------------------------------------------------------------------------------------------
+
+
+def test_a_calibration_is_that_of_one_machine(client: Any, csim: Callable[[str], str]) -> None:
+    options: dict[str, Any] = {"datasets": 12, "traces": 30, "seed": 3, "budget": ars.Budget(M=1, N=4)}
+    options["proposals"] = {"z": ars.Normal(-1.0, 1.0)}
+    command = [csim("truncated_normal"), "b"]
+    found = [ars.calibrate(command, **options, client=where) for where in (None, client)]
+    here, there = ([{**record.to_dict(), "seconds": 0.0} for record in each.records] for each in found)
+    assert here == there
+
+
 # ---- the command line ------------------------------------------------------------------------------------------------
 
 

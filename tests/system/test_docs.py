@@ -65,4 +65,5 @@ def test_the_page_names_what_there_is() -> None:
     train.add_arguments(parsers[0])
     infer.add_arguments(parsers[1])
     options = {option for parser in parsers for option in parser._option_string_actions}
-    assert set(re.findall(r"--[a-z][a-z-]+", page)) <= options
+    torchruns = {"--nnodes", "--nproc-per-node", "--rdzv-backend", "--rdzv-endpoint"}
+    assert set(re.findall(r"--[a-z][a-z-]+", page)) <= options | torchruns

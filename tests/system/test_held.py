@@ -73,6 +73,15 @@ def test_given_data_replace_held_data(start: Start) -> None:
     assert np.array_equal(one["first"], np.full(200, -0.3))
 
 
+def test_only_data_that_say_nothing_at_all_are_warned_of(start: Start) -> None:
+    """Warnings are errors here. Without "y" the data of the other names still count."""
+    one = posterior(start("held"), {"y": NAN})
+    assert_same(one, posterior(start("given"), {**DATA, "y": NAN}))
+    nothing = {name: np.full_like(values, NAN, dtype=np.float64) for name, values in DATA.items()}
+    with pytest.warns(ars.ObservationWarning, match="the result is the prior"):
+        posterior(start("given"), nothing)
+
+
 def test_without_a_posterior_held_data_are_simulated(start: Start, program: Path) -> None:
     held, given = start("held").prior(300, seed=2), start("given").prior(300, seed=2)
     assert set(held.observations) == {"y", "many", "pair", "series"}

@@ -23,6 +23,7 @@ import pytest
 from programs import (
     C_FILE,
     KINDS,
+    VECTOR_KINDS,
     Branch,
     Call,
     Draw,
@@ -34,6 +35,7 @@ from programs import (
     Repeat,
     Result,
     Sample,
+    SampleVector,
     Statement,
     generate,
     inside,
@@ -47,7 +49,7 @@ from scipy import stats
 import ars
 from ars._native import SiteKind
 
-SEED = 8
+SEED = 9
 PROGRAMS = 50
 M, N = 2, 4
 REFERENCE_TRACES = 8_000
@@ -111,6 +113,7 @@ def test_the_programs_hold_everything_that_a_program_may(programs: list[Program]
     in_loops = [s for loop in every if isinstance(loop, Loop) for s in walk(loop.body)]
     for group in (every, in_loops):
         assert {s.dist.kind for s in group if isinstance(s, Sample)} == set(KINDS)
+        assert {s.dist.kind for s in group if isinstance(s, SampleVector)} == set(VECTOR_KINDS)
     assert len({s.dist.kind for s in every if isinstance(s, Draw)}) >= 6
     assert all(sum(isinstance(s, kind) for s in in_loops) >= 3 for kind in (Sample, Draw, Loop, Branch, Call))
     assert all(sum(isinstance(s, kind) for s in every) >= 5 for kind in (Repeat, Observe, ObserveNormals, Factor))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 from programs import (
     KINDS,
+    VECTOR_KINDS,
     Branch,
     Call,
     Dist,
@@ -23,11 +24,22 @@ from programs import (
     Program,
     Sample,
     Term,
+    VectorDist,
     constants,
     draft,
     to_c,
 )
-from reference import Traces, draw, fit, infer, infer_loops_prior, log_density, score
+from reference import (
+    Traces,
+    draw,
+    draw_coordinate,
+    fit,
+    infer,
+    infer_loops_prior,
+    log_density,
+    log_density_coordinate,
+    score,
+)
 from scipy import integrate, stats
 
 Floats = npt.NDArray[np.float64]
@@ -51,6 +63,8 @@ KNOWN: dict[str, tuple[tuple[float, ...], Callable[..., object]]] = {
         (0.5, 1.2, -0.4, math.inf),
         lambda m, s, a, b: stats.truncnorm((a - m) / s, (b - m) / s, m, s),
     ),
+    "negative_binomial": ((2.5, 0.4), stats.nbinom),
+    "student_t": ((4.5, 0.3, 1.2), stats.t),
 }
 
 
@@ -75,6 +89,38 @@ def test_densities_and_draws_are_those_of_scipy(kind: str) -> None:
         assert stats.chi2.sf(np.sum(z[often] ** 2), often.sum() - 1) > 1e-4
     else:
         assert stats.kstest(x, known.cdf).pvalue > 1e-4  # type: ignore[attr-defined]
+
+
+VECTORS = {
+    "multivariate_normal": (
+        VectorDist(
+            "multivariate_normal",
+            constants(0.5, -1.0, 0.2),
+            (constants(1.2), constants(-0.7, 0.4), constants(0.3, 0.5, 0.9)),
+        ),
+        stats.multivariate_normal(
+            [0.5, -1.0, 0.2], (lambda f: f @ f.T)(np.array([[1.2, 0, 0], [-0.7, 0.4, 0], [0.3, 0.5, 0.9]]))
+        ),
+    ),
+    "dirichlet": (VectorDist("dirichlet", constants(1.5, 0.7, 3.0)), stats.dirichlet([1.5, 0.7, 3.0])),
+}
+
+
+@pytest.mark.parametrize("kind", VECTOR_KINDS)
+def test_vectors_number_by_number_are_those_of_scipy(kind: str) -> None:
+    dist, known = VECTORS[kind]
+    rng, drawn, log_p = np.random.default_rng(3), list[Floats](), np.zeros(20_000)
+    for _ in range(dist.recorded):
+        x = draw_coordinate(dist, nothing, drawn, 20_000, rng)
+        log_p = log_p + log_density_coordinate(dist, nothing, drawn, x)
+        drawn.append(x)
+    whole = np.stack(drawn, axis=1)
+    expected = known.logpdf(whole.T if kind == "dirichlet" else whole)
+    np.testing.assert_allclose(log_p, expected, rtol=1e-9, atol=1e-9)
+    theirs = known.rvs(20_000, random_state=4)[:, : dist.recorded]
+    for direction in ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.6, -0.8, 0.5]):
+        along = np.array(direction)[: dist.recorded]
+        assert stats.ks_2samp(whole @ along, theirs @ along).pvalue > 1e-4
 
 
 def test_a_mixture_is_one() -> None:

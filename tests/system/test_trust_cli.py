@@ -279,7 +279,7 @@ def test_no_stdout_at_all(program: str, tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_does_not_cost_the_table(
     program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ars.Posterior.save", full)

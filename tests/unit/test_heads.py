@@ -18,7 +18,14 @@ torch = pytest.importorskip("torch")
 from value_features import value_features  # noqa: E402
 
 from ars.network.model import densities  # noqa: E402
-from ars.network.model.heads import HEADS, HeadSettings, Proposal, truncated_quantile  # noqa: E402
+from ars.network.model.heads import (  # noqa: E402
+    HEADS,
+    WRAPPED,
+    Head,
+    HeadSettings,
+    Proposal,
+    truncated_quantile,
+)
 
 Array = npt.NDArray[np.float64]
 inf = np.inf
@@ -28,15 +35,27 @@ ROWS = 3
 class Case(NamedTuple):
     kind: DistKind
     params: tuple[float, ...]
+    wrap: bool = False  # an angle, whose components go around
 
     @property
     def id(self) -> str:
-        return f"{self.kind.name.lower()}{self.params}"
+        return f"{'wrapped ' if self.wrap else ''}{self.kind.name.lower()}{self.params}"
+
+    @property
+    def head(self) -> Head:
+        return WRAPPED if self.wrap else HEADS[self.kind]
+
+    @property
+    def settings(self) -> HeadSettings:
+        return SETTINGS._replace(wrap=self.wrap)
 
 
 CONTINUOUS = [
     Case(DistKind.UNIFORM, (-1, 1)),
     Case(DistKind.UNIFORM, (1e3, 1e3 + 0.5)),
+    Case(DistKind.UNIFORM, (0, 2 * np.pi), wrap=True),
+    Case(DistKind.UNIFORM, (-np.pi, np.pi), wrap=True),
+    Case(DistKind.UNIFORM, (1e3, 1e3 + 6.2832), wrap=True),
     Case(DistKind.NORMAL, (0, 1)),
     Case(DistKind.NORMAL, (-50, 1e-3)),
     Case(DistKind.BETA, (2, 5)),
@@ -94,16 +113,14 @@ def prior_tensors(case: Case, rows: int) -> tuple[torch.Tensor, torch.Tensor | N
 def random_raw(case: Case, rows: int, seed: int, spread: float = 1.5) -> torch.Tensor:
     """What a trained network might give: far from the start. The first row is the untrained network's."""
     generator = torch.Generator().manual_seed(seed)
-    head = HEADS[case.kind]
-    raw = head.bias(SETTINGS).double() + spread * torch.randn(
-        (rows, head.size(SETTINGS)), generator=generator, dtype=torch.float64
-    )
-    raw[0] = head.bias(SETTINGS)
+    bias = case.head.bias(case.settings)
+    raw = bias.double() + spread * torch.randn((rows, len(bias)), generator=generator, dtype=torch.float64)
+    raw[0] = bias
     return raw
 
 
 def build(case: Case, raw: torch.Tensor) -> Proposal:
-    return HEADS[case.kind].build(raw, *prior_tensors(case, len(raw)), SETTINGS)
+    return case.head.build(raw, *prior_tensors(case, len(raw)), case.settings)
 
 
 def words(proposal: Proposal) -> npt.NDArray[np.uint64]:
@@ -273,10 +290,11 @@ def mixture_cdf(row: npt.NDArray[np.uint64], x: Array) -> Array:
 
 
 def components(row: npt.NDArray[np.uint64]) -> list[tuple[float, Any]]:
-    """The weights, and the components as scipy knows them."""
+    """The weights, if they are any, and the components as scipy knows them."""
     return [
         (weight, in_scipy(DistKind(int(kind)), *params))
         for weight, kind, *params in row.view(np.float64)[1:].reshape(-1, 6).tolist()
+        if weight > 0
     ]
 
 
@@ -396,8 +414,8 @@ def test_truncated_quantiles_are_placed_well(case: Case) -> None:
 @each
 @pytest.mark.parametrize("components", [1, 2, 10, 40])
 def test_the_c_code_makes_the_same_proposals(case: Case, components: int) -> None:
-    settings = SETTINGS._replace(components=components)
-    head = HEADS[case.kind]
+    settings = case.settings._replace(components=components)
+    head = case.head
     generator = torch.Generator().manual_seed(components)
     raw = head.bias(settings) + 1.5 * torch.randn((ROWS, head.size(settings)), generator=generator)
     prior, categories = prior_tensors(case, ROWS)
@@ -406,19 +424,31 @@ def test_the_c_code_makes_the_same_proposals(case: Case, components: int) -> Non
     probabilities = np.zeros((ROWS, 0)) if categories is None else np.ascontiguousarray(categories.numpy())
     widths = np.full(ROWS, probabilities.shape[1])
     found = kernels.propose(
-        case.kind, components, settings.defensive, raw.numpy(), prior.numpy(), probabilities, widths
+        case.kind,
+        components,
+        settings.defensive,
+        raw.numpy(),
+        prior.numpy(),
+        probabilities,
+        widths,
+        wrap=case.wrap,
     )
     for row, encoded in enumerate(found):
         _native.check(encoded)
         header = np.frombuffer(encoded, dtype=_native.DTYPES["dist"], count=1)[0]
-        assert (header["kind"], header["n"]) == (proposal.kind, expected.shape[1])
-        assert np.frombuffer(encoded, offset=8) == pytest.approx(expected[row], rel=1e-9, abs=1e-300)
+        wanted = expected[row]
+        if case.wrap:  # parts of an angle's components that are too far away are left out
+            wanted = wanted.reshape(-1, 6)[wanted[::6] > 0].reshape(-1)
+        assert (header["kind"], header["n"]) == (proposal.kind, len(wanted))
+        assert np.frombuffer(encoded, offset=8) == pytest.approx(wanted, rel=1e-9, abs=1e-300)
 
 
 def test_the_c_code_wants_what_fits_its_head() -> None:
     raw, prior, none, widths = np.zeros((2, 30), np.float32), np.ones((2, 4)), np.zeros((2, 0)), np.zeros(2, np.int64)
     with pytest.raises(ValueError, match="30 raw numbers or 0 categories are wrong for a POISSON prior"):
         kernels.propose(DistKind.POISSON, 10, 0.01, raw, prior, none, widths)
+    with pytest.raises(ValueError, match="30 raw numbers or 0 categories are wrong for a UNIFORM prior"):
+        kernels.propose(DistKind.UNIFORM, 10, 0.01, raw, prior, none, widths, wrap=True)
     with pytest.raises(ValueError, match="wrong for a CATEGORICAL prior"):
         kernels.propose(DistKind.CATEGORICAL, 10, 0.01, raw, prior, np.ones((2, 3)) / 3, np.array([3, 4]))
     with pytest.raises(ValueError, match="wrong for a NORMAL prior"):
@@ -428,6 +458,12 @@ def test_the_c_code_wants_what_fits_its_head() -> None:
     raw[1, 3] = np.nan
     with pytest.raises(FloatingPointError):
         kernels.propose(DistKind.NORMAL, 10, 0.01, raw, prior, none, widths)
+    turn = np.array([[0, 2 * np.pi, 0, 0]])
+    for at in range(4):
+        raw = np.zeros((1, 4), np.float32)
+        raw[0, at] = np.nan
+        with pytest.raises(FloatingPointError):
+            kernels.propose(DistKind.UNIFORM, 1, 0.01, raw, turn, none[:1], widths[:1], wrap=True)
 
 
 @each
@@ -436,7 +472,7 @@ def test_the_c_code_sees_the_same_features(case: Case) -> None:
     kind = torch.full((len(drawn),), int(case.kind))
     kind[-1] = 0  # no value
     prior, _ = prior_tensors(case, len(drawn))
-    expected = value_features(kind, [case.kind], prior, torch.from_numpy(drawn)).numpy()
-    found = kernels.value_features(kind.numpy(), prior.numpy(), drawn)
+    expected = value_features(kind, [case.kind], prior, torch.from_numpy(drawn), angles=case.wrap).numpy()
+    found = kernels.value_features((kind.numpy(), prior.numpy(), drawn), wrap=case.wrap)
     assert found.shape == (len(drawn), kernels.VALUE_FEATURES)
     assert found == pytest.approx(expected, rel=1e-5, abs=2e-6)

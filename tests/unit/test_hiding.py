@@ -27,6 +27,7 @@ from ars.network.train.batches import Batcher  # noqa: E402
 from ars.network.train.fit import for_missing  # noqa: E402
 from ars.network.train.hiding import HELD_OUT, TRAINED_ON, hidden, hidden_places  # noqa: E402
 from ars.network.train.training import Prepared, Trainer  # noqa: E402
+from ars.network.train.turns import HeldOut, Rows  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -92,6 +93,11 @@ def test_masks_depend_on_the_seed_and_the_place_alone() -> None:
         assert np.isnan(x).any()
         np.testing.assert_array_equal(x[~np.isnan(x)], full[name][~np.isnan(x)])
     assert hidden(batch, 0.0, 7, TRAINED_ON, 640) is batch
+    some = batch._replace(
+        observation={name: x[10:30] for name, x in batch.observation.items()}, site=batch.site[:, 10:30]
+    )
+    for name, x in seen(hidden(some, 0.5, 7, TRAINED_ON, 640, Rows(10, batch.traces))).items():  # a share of the batch
+        np.testing.assert_array_equal(x, first[name][10:30])
 
 
 def test_seeds_of_64_bits_and_trees_will_do() -> None:
@@ -203,7 +209,8 @@ def test_missing_numbers_of_a_series() -> None:
 def trainer_for(config: TrainingConfig, network: Any = None) -> Trainer:
     sizes = for_missing(SMALL, config)
     network = network or ProposalNetwork(sizes, VOCABULARY, SHAPES, seed=config.seed or 0)
-    return Trainer(network, config, [made_batch(100, 10**6), made_batch(50, 2 * 10**6)])
+    held_out = [made_batch(100, 10**6), made_batch(50, 2 * 10**6)]
+    return Trainer(network, config, [HeldOut(batch, i, Rows(0, batch.traces)) for i, batch in enumerate(held_out)])
 
 
 def steps(trainer: Trainer, until: int) -> list[float]:
@@ -238,7 +245,7 @@ def test_the_held_out_loss_has_masks_that_stay() -> None:
     steps(trainer, 64)
     found = trainer.held_out_loss()
     assert found == trainer.held_out_loss()
-    places = [np.isnan(seen(hidden(batch, 0.4, 5, HELD_OUT, i))["y"]) for i, batch in enumerate(trainer.held_out)]
+    places = [np.isnan(seen(hidden(each.batch, 0.4, 5, HELD_OUT, each.place))["y"]) for each in trainer.held_out]
     assert all(place.any() and not place.all() for place in places)
     trainer.config = dataclasses.replace(CONFIG, missing=0.0)
     assert trainer.held_out_loss() != found

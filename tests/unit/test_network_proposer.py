@@ -37,6 +37,7 @@ PRIORS: list[tuple[DistKind, tuple[float, ...]]] = [
     (DistKind.GAMMA, (2.0, 0.5)),
     (DistKind.TRUNCATED_NORMAL, (0.0, 1.0, 0.0, np.inf)),
     (DistKind.CATEGORICAL, (0.6, 0.4)),
+    (DistKind.UNIFORM, (0.0, 2 * np.pi)),  # an angle, of the same family as the first
 ]
 UNKNOWN = len(PRIORS)  # a site that the network does not know
 OTHER_KIND = UNKNOWN + 1  # one that it knows with another prior
@@ -49,7 +50,12 @@ SITES = SiteTable(
 )
 OBSERVED = {"y": [0.4, -1.0, 0.1, 0.7, -0.2]}
 SHAPES = {"y": (5,)}
-VARIANTS: dict[str, dict[str, str]] = {"plain": {}, "series": {"series": "attention"}, "no pairs": {"pairs": "none"}}
+VARIANTS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "series": {"series": "attention"},
+    "no pairs": {"pairs": "none"},
+    "no wrap": {"wrap": "none"},
+}
 Told = tuple[int, int, float]  # site, instance, value
 Row = tuple[int, int, int, int, Sequence[Told]]  # trace, state, site, instance, told
 
@@ -315,7 +321,11 @@ def served_and_reference(
             x = network.inputs(obs, site, torch.tensor([instance]), prior, categories, *previous, earlier)
             out, h_c = network.advance(x, h_c)
             (group,) = network.propose(out, site, prior, categories)
-        reference.append(group.params[0, : len(served[-1])].numpy())
+        numbers = group.params[0].numpy()
+        if kind is DistKind.UNIFORM:  # served are the parts of an angle's components that count
+            numbers = numbers[: numbers.size // 6 * 6].reshape(-1, 6)
+            numbers = numbers[numbers[:, 0] > 0].ravel()
+        reference.append(numbers[: len(served[-1])])
         slot = proposer.pool.slots(replies.state, np.array([0], np.uint64))
         for layer, (h, c) in enumerate(zip(*h_c, strict=True)):
             for mine, theirs in zip(proposer.pool.layer(layer), (h, c), strict=True):

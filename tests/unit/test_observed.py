@@ -166,10 +166,12 @@ def test_every_nan_is_the_same_nan() -> None:
 
 
 def test_only_data_without_any_number_are_worth_a_warning() -> None:
-    warn_of_nothing_observed({"y": np.array([NAN, 0.5]), "z": np.array(NAN)})
-    warn_of_nothing_observed({})  # a simulator that observes nothing is asked for nothing
+    nothing = {"y": np.array([NAN, NAN]), "z": np.array(NAN)}
+    warn_of_nothing_observed({"y": np.array([NAN, 0.5]), "z": np.array(NAN)}, ["y", "z"])
+    warn_of_nothing_observed({}, [])  # a simulator that observes nothing is asked for nothing
+    warn_of_nothing_observed(nothing, ["y", "z", "own"])  # the program holds the data of "own"
     with pytest.warns(ObservationWarning, match="every number in observe is NaN, so .* the result is the prior"):
-        warn_of_nothing_observed({"y": np.array([NAN, NAN]), "z": np.array(NAN)})
+        warn_of_nothing_observed(nothing, ["y", "z"])
 
 
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant == 52, reason="long double is a double here")

@@ -189,7 +189,7 @@ def test_plots_draw_what_they_are_given(tmp_path: Path) -> None:
     axes = plots.plot_posterior(post, "x", prior=Traces(pack(traces), SITES, run=RUN, stats={}), exact=([0.0], [0.4]))
     heights = [patch.get_height() * patch.get_width() for patch in axes.containers[-1]]
     centres = [patch.get_x() + patch.get_width() / 2 for patch in axes.containers[-1]]
-    assert sum(heights) == pytest.approx(1.0)
+    assert sum(heights) == pytest.approx(1.0, abs=0.002)  # the range that is shown holds 99.8% of the weight or more
     assert np.dot(heights, centres) == pytest.approx(float(post.mean("x")), abs=0.05)
     axes.figure.savefig(tmp_path / "posterior.png")
     with pytest.raises(ValueError, match=r"2 numbers per trace: plot .* such as \"momentum\[0\]\""):

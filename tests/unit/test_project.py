@@ -14,7 +14,7 @@ import ars
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PARTS = ("MAJOR", "MINOR", "PATCH")
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "csim").glob("*.md"), *ROOT.glob("bridge/*.md")]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("csim/**/*.md"), *ROOT.glob("bridge/*.md")]
 
 
 def text(path: str) -> str:

@@ -12,7 +12,8 @@ import ars
 from ars.adaptation import _checked
 from ars.columns import Floats, Integers
 from ars.network.refine.pool import Pool, log_mean, pooled_log_weights, tempered
-from ars.network.refine.rounds import Validation, named_seed
+from ars.network.refine.rounds import Validation
+from ars.seeds import named_seed
 
 SEEDS = 300
 

@@ -40,8 +40,10 @@ from ars.network.model.trace_batch import TraceBatch  # noqa: E402
 from ars.network.model.vocabulary import Vocabulary  # noqa: E402
 from ars.network.train.batches import Batcher, observation_shapes  # noqa: E402
 from ars.network.train.fit import train_simulator  # noqa: E402
+from ars.network.train.ranks import Alone  # noqa: E402
 from ars.network.train.sources import Part, Prefetch  # noqa: E402
-from ars.network.train.training import Callbacks, Trainer, held_out_batches, train  # noqa: E402
+from ars.network.train.training import Callbacks, Trainer, train  # noqa: E402
+from ars.network.train.turns import held_out_shares  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -99,7 +101,7 @@ class Early(Written):
 def trainer_for(source: Written, config: TrainingConfig) -> Trainer:
     parts = source.held_out(config.held_out_traces)
     batcher = Batcher(Vocabulary(), observation_shapes(parts[0].columns, parts[0].sites))
-    held_out = held_out_batches(parts, batcher, config.batch_size)
+    held_out = held_out_shares(parts, batcher, config.batch_size, Alone())
     return Trainer(ProposalNetwork(SMALL, batcher.vocabulary, {"y": (1,)}, seed=config.seed), config, held_out)
 
 

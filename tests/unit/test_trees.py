@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 linear = torch.nn.functional.linear
 from ars.errors import BatchError  # noqa: E402
 from ars.network import NetworkConfig, ProposalNetwork, TraceBatch, Vocabulary  # noqa: E402
+from ars.network.model import recurrence  # noqa: E402
 from ars.network.model import trace_batch as trace_batch_module  # noqa: E402
 from ars.network.model.recurrence import run_lstm, run_lstm_on_trees  # noqa: E402
 from ars.network.model.trace_batch import TreeBatch  # noqa: E402
@@ -361,3 +362,28 @@ def test_the_recurrence_on_chains_is_the_one_over_time_and_its_gradient_is_right
     wanted = torch.autograd.grad((theirs * weight).sum(), [rows, *exact.parameters()])
     for a, b in zip(mine, wanted, strict=True):
         torch.testing.assert_close(a.double(), b.double(), rtol=0, atol=2e-6 * float(b.abs().max()))
+
+
+@pytest.mark.parametrize(
+    ("levels", "previous"),
+    [((4, 3, 3, 1), None), ((2, 5, 3), [-1, -1, 0, 0, 0, 1, 1, 2, 2, 5]), ((3,), None)],
+    ids=["traces", "trees", "one step"],
+)
+def test_the_recurrence_of_other_devices_is_that_of_the_cpu(
+    levels: tuple[int, ...], previous: list[int] | None
+) -> None:
+    """Torch's operations instead of our kernel, here on the CPU: a GPU runs the same ones."""
+    torch.manual_seed(2)
+    rows = None if previous is None else torch.tensor(previous)
+    given = [torch.randn((sum(levels), 4 * 9), requires_grad=True), torch.randn((4 * 9, 9), requires_grad=True)]
+    gates, w_hh = given
+    theirs = recurrence._layer_of_torch(gates, w_hh, levels, rows)
+    ours = recurrence._Layer.apply(gates.clone(), w_hh, levels, rows)  # which overwrites what it is given
+    torch.testing.assert_close(theirs, ours, rtol=0, atol=3e-6)
+    weight = torch.randn_like(ours)
+    wanted = torch.autograd.grad((ours * weight).sum(), given, allow_unused=True)
+    found = torch.autograd.grad((theirs * weight).sum(), given, allow_unused=True)
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(
+            torch.zeros(1) if a is None else a, torch.zeros(1) if a is None else b, rtol=0, atol=2e-5
+        )

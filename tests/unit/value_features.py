@@ -137,15 +137,30 @@ def scalar_features(v: Tensor, z: Tensor, u: Tensor) -> Tensor:
     return torch.stack(columns, dim=-1).to(torch.float32)
 
 
-def value_features(kind: Tensor, kinds: Collection[DistKind], prior: Tensor, value: Tensor) -> Tensor:
+def angle_features(u: Tensor) -> Tensor:
+    """Of a place on a circle, in turns: waves of whole periods, and 0 for all else."""
+    waves = []
+    for k in _FREQUENCIES:
+        waves += [torch.sin(2 * math.pi * k * u), torch.cos(2 * math.pi * k * u)]
+    zeros = [torch.zeros_like(u)] * (VALUE_FEATURES - len(waves))
+    return torch.stack(zeros + waves, dim=-1).to(torch.float32)
+
+
+def value_features(
+    kind: Tensor, kinds: Collection[DistKind], prior: Tensor, value: Tensor, *, angles: bool = False
+) -> Tensor:
     """Features [n, VALUE_FEATURES] of values [n] drawn from priors of these kinds; 0 for kind 0, no value.
 
-    ``kinds`` are those that may occur. The loop is over families of distributions, not over sites or rows.
+    ``kinds`` are those that may occur. The loop is over families of distributions, not over sites or rows. ``angles``:
+    all values of Uniforms are angles, and seen as such.
     """
     out = torch.zeros((len(value), VALUE_FEATURES), dtype=torch.float32, device=value.device)
     for family in kinds:
         rows = torch.nonzero(kind == int(family)).squeeze(-1)
         if len(rows):
             v = value[rows].to(torch.float64)
+            if angles and family is DistKind.UNIFORM:
+                out[rows] = angle_features(_uniform(prior[rows], v)[1])
+                continue
             out[rows] = scalar_features(v, *_PLACE[family](prior[rows].to(torch.float64), v))
     return out

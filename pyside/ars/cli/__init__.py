@@ -10,10 +10,13 @@ import argparse
 import contextlib
 import importlib
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
+
+from ars.cli.wording import Wording
 
 __all__ = ["COMMANDS", "main"]
 
@@ -22,9 +25,11 @@ COMMANDS = (
     "record",
     "train",
     "infer",
+    "merge",
     "mcmc",
     "inspect",
     "check",
+    "calibrate",
     "replay",
     "reproduce",
     "bench",
@@ -33,6 +38,7 @@ COMMANDS = (
     "compile",
     "config",
     "examples",
+    "completion",
 )
 
 
@@ -60,38 +66,50 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="ars", description="Bayesian inference in simulators with rejection loops.")
     parser.add_argument("-v", "--verbose", action="store_true", help="log what goes on, to stderr")
+    parser.add_argument("--version", action=_Version, help="print the version of libars and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
         command = cast(Command, importlib.import_module(f"ars.cli.{name}"))
         subparser = commands.add_parser(name, help=command.HELP, description=command.HELP)
         command.add_arguments(subparser)
-        subparser.set_defaults(command=name, run=command.run)
+        subparser.set_defaults(command=name, run=command.run, wording=Wording.of(subparser))
     return parser
 
 
-_EXTRAS = {  # packages that come with an extra of libars
-    "torch": "network",
-    "safetensors": "network",
-    "matplotlib": "plots",
-    "xarray": "arviz",
-    "h5netcdf": "arviz",
-    "netCDF4": "arviz",
-    "dask": "cluster",
-    "distributed": "cluster",
-    "dask_jobqueue": "slurm",
-}
+class _Version(argparse.Action):
+    """Prints the version, which is looked up only then."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        from importlib.metadata import version
+
+        print(f"ars {version('libars')}")
+        parser.exit()
 
 
 def _missing(error: ImportError) -> str | None:
     """What to install; None if the error is a bug rather than a missing package."""
+    from ars.extras import EXTRAS
+
     package = (error.name or "").partition(".")[0]
-    if package in _EXTRAS:
-        return f"needs {package}: pip install 'libars[{_EXTRAS[package]}]'"
+    if package in EXTRAS:
+        return f"needs {package}: pip install 'libars[{EXTRAS[package]}]'"
     return str(error) if "pip install" in str(error) else None
 
 
+def _complete(parser: argparse.ArgumentParser) -> None:
+    """Answers the shell if it asks which words may come next; then the process ends here."""
+    if "_ARGCOMPLETE" in os.environ:
+        with contextlib.suppress(ImportError):
+            import argcomplete
+
+            argcomplete.autocomplete(parser)
+
+
 @contextlib.contextmanager
-def _plain_warnings(command: str) -> Iterator[None]:
+def _plain_warnings(command: str, wording: Wording) -> Iterator[None]:
     """Our warnings are lines like our errors: the line of Python that they are about means nothing on a terminal."""
     from ars.errors import ArsWarning
 
@@ -101,7 +119,7 @@ def _plain_warnings(command: str) -> Iterator[None]:
         message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
     ) -> str:
         if issubclass(category, ArsWarning):
-            return f"ars {command}: warning: {message}\n"
+            return f"ars {command}: warning: {wording(message)}\n"
         return before(message, category, filename, lineno, line)
 
     warnings.formatwarning = shown
@@ -117,10 +135,10 @@ def _run(arguments: argparse.Namespace) -> int:
     from ars.errors import ArsError
 
     def say(text: object) -> None:
-        print(f"ars {arguments.command}: {text}", file=sys.stderr)
+        print(f"ars {arguments.command}: {arguments.wording(text)}", file=sys.stderr)
 
     try:
-        with _plain_warnings(arguments.command):
+        with _plain_warnings(arguments.command, arguments.wording):
             return int(arguments.run(arguments))
     except UsageError as error:
         say(error)
@@ -158,7 +176,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tolerant_streams() as reader_is_gone:
         ended = False
         try:
-            arguments = _parser().parse_args(argv)
+            parser = _parser()
+            _complete(parser)
+            arguments = parser.parse_args(argv)
+            arguments.words = sys.argv[1:] if argv is None else list(argv)  # for reports
             logging.basicConfig(level=logging.DEBUG if arguments.verbose else logging.WARNING, stream=sys.stderr)
             code = _run(arguments)
         except SystemExit as end:  # of argparse: --help, or wrong arguments

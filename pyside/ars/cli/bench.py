@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ars.cli.documents import add_json, print_document
 from ars.cli.options import at_least, positive
+from ars.cli.report_words import add_report, command_of
 
 if TYPE_CHECKING:
     from ars_lab.bench.measure import Effort
@@ -21,7 +23,7 @@ _MUCH_STOLEN = 0.03  # of the time
 SUITES = {
     "fork": "what a forked continuation costs, over a bare fork of the same process",
     "rewind": "what a continuation costs that runs in place and is undone, over a forked one and a bare fork",
-    "draws": "what a draw costs in a simulator that runs alone, over the C library's generator",
+    "draws": "what a draw costs in a simulator that runs alone, over the C library's generator, and in a run",
     "infer": "posterior traces per second, and where the time goes",
     "budget": "effective traces per second of an automatic budget, over M = 1, N = 10 and over the best fixed budget",
     "costs": "what the parts of a run cost here, for --costs of ars infer",
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         suite.add_argument("--repeats", type=at_least(1), metavar="N", help="of every figure; the median counts")
         suite.add_argument("--out", type=Path, metavar="FILE.json", help="write all figures, for ars bench compare")
         suite.add_argument("--plots", type=Path, metavar="DIR", help="write plots (needs matplotlib)")
+        add_report(suite, "a report")
         suite.add_argument("--into", type=Path, metavar="PAGE.md", help="put the tables between the marks of a page")
         suite.add_argument(
             "--simulators", metavar="DIR", help="folder of the executables of csim/ (default: compiled when needed)"
@@ -50,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--cache", type=Path, metavar="DIR", help="where pyprob's environment and trained networks are kept"
         )
         suite.add_argument("--quiet", action="store_true", help="tables only")
+        add_json(suite)
         if name == "budget":
             suite.add_argument("--case", metavar="TEXT", help="only cases whose name contains TEXT (default: all)")
         if name == "costs":
@@ -59,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     diff.add_argument("before", type=Path)
     diff.add_argument("after", type=Path)
     diff.add_argument("--threshold", type=positive, default=10.0, metavar="%", help="changes below say nothing (10)")
+    add_json(diff)
     diff.add_argument("--fail", action="store_true", help="exit with 1 if something got slower")
 
 
@@ -103,6 +108,8 @@ def _measure(name: str, effort: Effort, arguments: argparse.Namespace, report: R
         latest = m.case
         report.measurements.append(m)
     made = report.measurements[begun:]
+    if arguments.json:
+        return
     for suite in dict.fromkeys(m.suite for m in made):
         print(f"\n{TITLES.get(suite, suite)}\n")
         print(table(m for m in made if m.suite == suite))
@@ -114,6 +121,10 @@ def _compare(arguments: argparse.Namespace) -> int:
     from ars_lab.bench.results import load
 
     found = compare(load(arguments.before), load(arguments.after), arguments.threshold / 100)
+    if arguments.json:
+        changes = [each._asdict() | {"verdict": each.verdict} for each in found.changes]
+        print_document(found._asdict() | {"changes": changes})
+        return 1 if arguments.fail and found.of("slower") else 0
     if found.machine:
         print(f"The machines differ ({'; '.join(found.machine)}): only ratios can be compared.\n")
     for change in [*found.of("slower"), *found.of("faster")]:
@@ -154,13 +165,23 @@ def run(arguments: argparse.Namespace) -> int:
         from ars_lab.bench.costs import save
 
         save(report.measurements, arguments.costs)
-        print(f"\nwritten to {arguments.costs}: use it with ars infer --costs {arguments.costs}")
+        if not arguments.json:
+            print(f"\nwritten to {arguments.costs}: use it with ars infer --costs {arguments.costs}")
     if arguments.out is not None:
         report.save(arguments.out)
+    if arguments.report is not None:
+        from ars.report.render import write
+        from ars_lab.bench.report import bench_page
+
+        write(bench_page(report, command_of(arguments)), arguments.report)
+        if not arguments.json:
+            print(f"\nreport: {arguments.report}")
     if arguments.plots is not None:
         from ars_lab.bench.plots import save_plots
 
         save_plots(report.measurements, arguments.plots)
     if arguments.into is not None:
         replace_tables(arguments.into, report)
+    if arguments.json:
+        print_document(report.to_dict())
     return 0

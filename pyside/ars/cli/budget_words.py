@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ars.budget import AutoBudget, Budget, Costs
+from ars.budget import AutoBudget, Budget, ChosenBudget, Costs
 from ars.cli.options import UsageError, at_least, positive
 from ars.errors import StorageError
 
 __all__ = ["FORMS", "MOST_TRACES_UNTIL", "add_auto", "add_budget", "budget_of", "joined", "parsed", "words_of"]
 
-FORMS: Final = "auto, 'M N' such as '1 10', M=1,R=2, M=1,N=10, M=1,N=10,reuse, or none"
+FORMS: Final = "auto, 'M N' such as '1 10', M=1,R=2, M=1,N=10, M=1,N=10,reuse, the .nc file of a result, or none"
 MOST_TRACES_UNTIL: Final = 1_000_000  # unless --traces says otherwise, where --error or --seconds ends the run
 _OPTION: Final = "--budget"
 _AUTO: Final = "auto"
@@ -44,7 +44,7 @@ def _fields(text: str) -> dict[str, Any]:
     return found
 
 
-def parsed(text: str) -> Budget | AutoBudget | None:
+def parsed(text: str) -> Budget | AutoBudget | ChosenBudget | None:
     """Read a budget.
 
     Parameters
@@ -54,15 +54,21 @@ def parsed(text: str) -> Budget | AutoBudget | None:
 
     Returns
     -------
-    Budget, AutoBudget or None
-        None for "none": no loop is estimated.
+    Budget, AutoBudget, ChosenBudget or None
+        None for "none": no loop is estimated. Of a .nc file: the budget that its run had.
 
     Raises
     ------
     ValueError
         If it is none of the forms, or Budget refuses it. The message names the field.
+    StorageError
+        If the file cannot be read.
     """
     text = text.strip()
+    if text.endswith(".nc"):
+        from ars.posterior import Posterior
+
+        return Posterior.load(text).budget
     if text in (_AUTO, _NONE):
         return Budget.auto() if text == _AUTO else None
     numbers = text.split()
@@ -114,7 +120,7 @@ def _text(text: str) -> str:
     """A budget that can be read, for argparse. It stays text, so that None means that the option was not given."""
     try:
         parsed(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, StorageError, ImportError) as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
 
@@ -127,7 +133,8 @@ def add_budget(parser: argparse.ArgumentParser, standard: str) -> None:
         metavar="BUDGET",
         help="continuations of every loop: auto; two numbers M N (M runs under the prior until accepted, N tries under "
         "the proposal, as in the paper); M=1,R=2 (R runs under the proposal until accepted); M=1,N=10,reuse (also uses "
-        f"the first try of the trace); or none ({standard}). No effect without --network",
+        f"the first try of the trace); the .nc file of a result, for its budget; or none ({standard}). No effect "
+        "without --network",
     )
 
 
@@ -169,7 +176,7 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def budget_of(arguments: argparse.Namespace, standard: str = _AUTO) -> Budget | AutoBudget | None:
+def budget_of(arguments: argparse.Namespace, standard: str = _AUTO) -> Budget | AutoBudget | ChosenBudget | None:
     """The budget of a command line.
 
     Parameters
@@ -181,7 +188,7 @@ def budget_of(arguments: argparse.Namespace, standard: str = _AUTO) -> Budget | 
 
     Returns
     -------
-    Budget, AutoBudget or None
+    Budget, AutoBudget, ChosenBudget or None
 
     Raises
     ------

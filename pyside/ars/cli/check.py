@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Final
 
+from ars.cli.documents import add_json, print_document
 from ars.cli.options import UsageError, add_limits, add_seed, add_simulator, add_workers, at_least, limits
+from ars.display.screen import print_text
 
 HELP: Final = "Check that a simulator keeps the promises that its weights rest on."
 _TRACES: Final = 2000
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_seed(parser)
     add_limits(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -38,5 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
             report = simulator.check(arguments.traces, arguments.seed)
         except ValueError as error:
             raise UsageError(str(error)) from error
-    print(json.dumps(report.document(), indent=1) if arguments.json else report)
+    if arguments.json:
+        print_document(report.document(), indent=1)
+    else:
+        print_text(str(report))
     return 0 if report.ok else 3

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import shlex
 
+from ars.cli.documents import add_json, print_document
+
 HELP = "print the compiler and linker flags for libars, and where its files are"
 
 _FLAGS = {
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     for name, text in (_FLAGS | _PLACES).items():
         parser.add_argument(f"--{name}", action="append_const", dest="asked", const=name, help=text)
+    add_json(parser)
     parser.add_argument(
         "--static", action="store_true", help="with --libs: link libars.a, so that the program needs no libars.so"
     )
@@ -74,6 +77,12 @@ def _place(name: str) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     asked = list(dict.fromkeys(arguments.asked or ()))
+    if arguments.json:
+        flags: dict[str, object] = {
+            name: _flags(name, arguments.static) for name in _FLAGS if name in (asked or _FLAGS)
+        }
+        print_document(flags | {name: _place(name) for name in _PLACES if name in (asked or _PLACES)})
+        return 0
     if not asked:
         width = max(map(len, (*_FLAGS, *_PLACES)))
         for name in _PLACES:

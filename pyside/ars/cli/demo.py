@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ars.cli.documents import add_json, print_document
 from ars.cli.options import add_continuations, add_out, limits
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ HELP = "Train a small network, and show on three simulators that ARS weights are
 _BUDGETS = (1, 2, 10)  # M; N is 10
 _TRACES, _QUICK_TRACES = 3000, 600
 _TRAIN = 60_000
+_PREDICTED = 500
 _TOO_FAR = 4.0  # standard errors
 _READING = """\
 "exact" is the true evidence. "ars", "collapsed" and "prior in loops" lie within a few standard errors of it. "biased"
@@ -46,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--quick", action="store_true", help=f"{_QUICK_TRACES} traces per run and no training: a few seconds"
     )
     add_continuations(parser)
+    add_json(parser)
 
 
 def _positive(text: str) -> int:
@@ -234,6 +237,7 @@ class Shown(NamedTuple):
     notes: list[str]
     runs: dict[int, Posterior]  # by M
     prior: Traces
+    predicted: Traces
 
     @property
     def right(self) -> bool:
@@ -272,7 +276,8 @@ def _run_example(example: Example, executable: Path, traces: int, settings: Mapp
         in_prior = simulator.posterior(
             example.observe, traces, in_loops="prior", seed=30, progress=progress("prior in loops")
         )
-    last = runs[_BUDGETS[-1]]
+        last = runs[_BUDGETS[-1]]
+        predicted = simulator.predict(last, min(traces, _PREDICTED), seed=40)
     loop = next(iter(last.loops))
     rows = [_row(example, f"ars M={M} N=10", run, "ars") for M, run in runs.items()]
     if example.q_accept is not None:
@@ -286,7 +291,7 @@ def _run_example(example: Example, executable: Path, traces: int, settings: Mapp
         for summary in last.loops.values()
         if summary.note
     ]
-    return Shown(example, rows, notes, runs, prior)
+    return Shown(example, rows, notes, runs, prior, predicted)
 
 
 def _find(given: Path | None, name: str) -> Path:
@@ -315,6 +320,24 @@ def _write(shown: Sequence[Shown], output: Path) -> None:
             writer.writerows(each.rows)
     (output / "table.md").write_text("\n\n".join(_text(each, markdown=True) for each in shown) + "\n")
     _plot(shown, output)
+
+
+def _report(shown: Sequence[Shown], output: Path) -> Path | None:
+    """The page of all examples, and one per posterior. None if jinja2 is missing."""
+    from ars.report.render import report_needed, write
+
+    try:
+        report_needed()
+    except ImportError as error:
+        print(f"No report: {error}", file=sys.stderr)
+        return None
+    from ars.cli.demo_page import demo_page
+
+    for each in shown:
+        post = each.runs[_BUDGETS[-1]]
+        post.report(output / f"{each.example.executable}.html", prior=each.prior, predicted=each.predicted)
+    write(demo_page(shown, _BUDGETS[-1], _READING), output / "report.html")
+    return output / "report.html"
 
 
 def _plot(shown: Sequence[Shown], output: Path) -> None:
@@ -355,10 +378,18 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{example.title}: {len(_BUDGETS) + 2} runs of {per_run:,} traces", file=sys.stderr)
         shown.append(_run_example(example, executable, per_run, limits(arguments)))
     _write(shown, arguments.out)
-    for each in shown:
-        print(f"\n{_text(each)}")
-    print(f"\n{_READING}")
-    print(f"Tables and plots are in {arguments.out}/")
+    report = _report(shown, arguments.out)
+    if arguments.json:
+        rows = [row for each in shown for row in each.rows]
+        right = all(each.right for each in shown)
+        print_document({"out": arguments.out, "report": report, "right": right, "rows": rows})
+    else:
+        for each in shown:
+            print(f"\n{_text(each)}")
+        print(f"\n{_READING}")
+        print(f"Tables and plots are in {arguments.out}/")
+        if report is not None:
+            print(f"Report: {report.resolve()}")
     wrong = [each.example.title for each in shown if not each.right]
     if wrong:
         print(f"These did not come out as they must: {'; '.join(wrong)}", file=sys.stderr)

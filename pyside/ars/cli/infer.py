@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import numpy as np
 
 from ars.arguments import InLoops
-from ars.budget import AutoBudget
+from ars.budget import AutoBudget, Budget
 from ars.cli.budget_words import MOST_TRACES_UNTIL, add_auto, add_budget, budget_of, parsed, words_of
 from ars.cli.dask_words import add_dask, check_place, simulator_of
+from ars.cli.documents import add_json
 from ars.cli.options import (
     UsageError,
     add_continuations,
+    add_first_trace,
     add_limits,
     add_listen,
     add_on_failure,
@@ -31,6 +33,8 @@ from ars.cli.options import (
     not_negative,
 )
 from ars.cli.refine_words import add_refinement, refinement_of
+from ars.cli.report_words import Beside, add_predict, add_report, beside, write_posterior
+from ars.display.screen import print_text
 from ars.inference.options import PosteriorOptions
 from ars.store.saved import SUFFIXES, check_netcdf
 
@@ -39,7 +43,6 @@ if TYPE_CHECKING:
     from ars.network.facade import Network
     from ars.posterior import Posterior
     from ars.results.data_check import DataCheck
-    from ars.simulator import Simulator
 
 HELP = "Infer what a simulator did, given data."
 _TRACES = 10_000  # unless told otherwise
@@ -63,6 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"number of traces (default: {_TRACES:,}); with --error or --seconds the maximum (default: "
         f"{MOST_TRACES_UNTIL:,})",
     )
+    add_first_trace(parser, "0")
     add_on_failure(parser)
     add_seed(parser)
     parser.add_argument(
@@ -71,6 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write traces and weights: .nc (for ArviZ and ars.Posterior.load), .npz or .csv",
     )
+    add_report(parser, "a report, whose verdict says whether to trust the numbers,")
+    add_predict(parser)
     parser.add_argument(
         "--resume",
         type=Path,
@@ -84,9 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_refinement(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     group = parser.add_argument_group("what is printed and required")
-    group.add_argument(
-        "--json", action="store_true", help="print one JSON document instead of text; NaN and infinity are null"
-    )
+    add_json(group)
     group.add_argument(
         "--check-data",
         type=at_least(800),
@@ -154,7 +158,7 @@ def run_options(arguments: argparse.Namespace, standard: str = "auto") -> dict[s
 def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The options of ``add_data`` and ``add_budget`` that were given, as words of a command line for ``ars replay``.
 
-    An automatic budget is not among them: a trace alone has no plan. The run adds the budget that its trace had."""
+    A budget with a plan is not among them: a trace alone has none. The run adds the budget that its trace had."""
     words: list[str] = []
     for name, value in arguments.observe:
         numbers = value if isinstance(value, list) else [value]
@@ -162,8 +166,10 @@ def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     for name in ("observe_file", "network", "in_loops"):
         if getattr(arguments, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
-    if arguments.budget is not None and not isinstance(budget := parsed(arguments.budget), AutoBudget):
-        words += words_of(budget)
+    if arguments.budget is not None:
+        budget = parsed(arguments.budget)
+        if budget is None or isinstance(budget, Budget):
+            words += words_of(budget)
     return tuple(words)
 
 
@@ -287,8 +293,14 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
         if arguments.out is not None:  # before anything is printed: nobody may be there to read it
             partial.save(arguments.out)
             print(f"ars infer: the finished traces are in {arguments.out}", file=sys.stderr)
+        if arguments.report is not None:
+            write_posterior(partial, Beside(), arguments, _replayed_with(arguments))
+            print(f"ars infer: their report is {arguments.report}", file=sys.stderr)
         shown = document(partial, partial.diagnostics(), complete=False) if arguments.json else None
-        print(partial.summary("command line") if shown is None else shown)
+        if shown is None:
+            print_text(partial.summary("command line"))
+        else:
+            print(shown)
     if arguments.resume is not None:
         print(f"the finished traces are in {arguments.resume}; the same command goes on with them", file=sys.stderr)
     return 130
@@ -319,9 +331,12 @@ def _unkept(arguments: argparse.Namespace, error: StorageError) -> tuple[Posteri
     return post, complete
 
 
-def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Posterior, DataCheck | None]:
-    """The posterior, and the comparison of the data with prior draws if one is asked for."""
+def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Posterior, Beside]:
+    """The posterior, and what it is compared with."""
     options = refinement_of(arguments) | run_options(arguments)
+    if arguments.first_trace is not None:
+        _check_range(arguments, options)
+        options["first_trace"] = arguments.first_trace
     with simulator_of(arguments) as sim:
         sim._runs.options = _replayed_with(arguments)
         try:
@@ -336,19 +351,34 @@ def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Pos
             )
         except (ValueError, TypeError) as error:
             raise UsageError(str(error)) from error
-        return post, None if arguments.check_data is None else _checked(sim, arguments, data, post.run.seed)
+        return post, beside(sim, arguments, data, post)
 
 
-def _checked(sim: Simulator, arguments: argparse.Namespace, data: dict[str, Any], seed: int) -> DataCheck | None:
-    """The data compared with prior draws, a run of its own. Whatever goes wrong with it costs no result."""
-    from ars.errors import ArsError, RunInterrupted
+def _check_range(arguments: argparse.Namespace, options: dict[str, Any]) -> None:
+    """Raises UsageError unless runs of other ranges can be parts of the same run."""
+    if arguments.seed is None and arguments.resume is None:
+        raise UsageError("--first-trace needs --seed: runs of different ranges are parts of one run if they share it")
+    if arguments.error is not None or arguments.seconds is not None:
+        raise UsageError("--first-trace needs --traces: --error and --seconds choose the traces themselves")
+    proposed = options["network"] is not None or arguments.refine or arguments.adapt
+    if proposed and options["in_loops"] == "proposal" and isinstance(options["budget"], AutoBudget):
+        raise UsageError(
+            "--first-trace needs a budget that all ranges share: --budget auto would choose one for each range by its "
+            "own traces. Give --budget M=1,R=2, say, or --budget FILE.nc, the budget of an earlier run that wrote "
+            "this file with --out"
+        )
 
-    draws = {"seed": seed, "on_failure": arguments.on_failure, "progress": not arguments.quiet}
+
+def _written(post: Posterior, others: Beside, arguments: argparse.Namespace) -> Exception | None:
+    """Writes all files, before anything is printed: nobody may be there to read it. Returns what went wrong."""
     try:
-        return sim.check_data(data, arguments.check_data, **draws)
-    except (ArsError, ValueError, RunInterrupted) as error:
-        print(f"ars infer: the data were not checked: {error}", file=sys.stderr)
-        return None
+        if arguments.out is not None:
+            post.save(arguments.out, predicted=others.predicted, prior=others.prior)
+        if arguments.report is not None:
+            write_posterior(post, others, arguments, _replayed_with(arguments))
+    except Exception as error:  # whatever it is, the results are shown first
+        return error
+    return None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -359,22 +389,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.traces is None:
         arguments.traces = MOST_TRACES_UNTIL if _at_most(arguments) else _TRACES
     kept = complete = True
-    check: DataCheck | None = None
+    others = Beside()
     try:
-        post, check = _posterior(arguments, data)
+        post, others = _posterior(arguments, data)
     except RunInterrupted as interrupt:
         return _interrupted(arguments, interrupt)
     except StorageError as error:
         kept = False
         post, complete = _unkept(arguments, error)
-    failed: Exception | None = None
-    if arguments.out is not None:
-        try:
-            post.save(arguments.out)  # before anything is printed: nobody may be there to read it
-        except Exception as error:  # whatever it is, the results are shown first
-            failed = error
-    written = arguments.out is not None and failed is None
-    code = _show(post, check, arguments, complete=complete, written=written)
+    failed = _written(post, others, arguments)
+    code = _show(post, others.check, arguments, complete=complete, written=failed is None)
     if failed is not None:
         raise failed
     if not complete:
@@ -394,7 +418,7 @@ def _show(
     post: Posterior, check: DataCheck | None, arguments: argparse.Namespace, *, complete: bool, written: bool
 ) -> int:
     """Prints the results. Returns the exit code."""
-    from ars.cli.show import document, missed_requirements, table
+    from ars.cli.show import document, missed_requirements, print_run
 
     if arguments.json:
         assessed = post.diagnostics()
@@ -407,10 +431,11 @@ def _show(
     if arguments.json:
         print(document(post, assessed, complete=complete, missed=missed, check=check))
     else:
-        print(post.summary("command line", check))
-        print(table(assessed))
-        if written:
+        print_run(post, assessed, check)
+        if written and arguments.out is not None:
             print(f"seed {post.run.seed}; written to {arguments.out}")
+        if written and arguments.report is not None:
+            print(f"report: {arguments.report}")
     for text in missed:
         print(f"ars infer: {text}", file=sys.stderr)
     if missed:

@@ -7,12 +7,14 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ars.budget import Budget
+from ars.cli.documents import add_json, print_document
 from ars.cli.options import add_continuations, add_limits, add_seed, add_simulator, add_workers, at_least, limits
+from ars.display.screen import on_screen, print_table, print_text
 
 if TYPE_CHECKING:
     from ars.columns import Site
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _ESTIMATED = 64  # traces whose loops are estimated, to show how
 _SMALL = Budget(M=2, N=2)
+Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[object]]]  # titles and rows
 HELP = "Show a simulator's sites and loops, or what a network knows."
 
 
@@ -34,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_seed(parser)
     add_continuations(parser)
     add_limits(parser)
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,9 +48,17 @@ def run(arguments: argparse.Namespace) -> int:
             return 2
         from ars.network.facade import Network
 
-        _show_network(Network.load(words[0]))
+        network = Network.load(words[0])
+        if arguments.json:
+            print_document(network_document(network))
+        else:
+            _show_network(network)
         return 0
     return _inspect_simulator(arguments)
+
+
+# What a narrow terminal leaves out, the least important first.
+_DROP = ("pages", "why", "per trace", "parameters", "estimated by", "in traces", "numbers")
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -54,6 +66,12 @@ def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -
     if not rows:
         return
     cells = [[_cell(value) for value in row] for row in rows]
+    if on_screen():
+        words = [head for head, value in zip(heads, rows[0], strict=True) if isinstance(value, str)]
+        print()
+        print_text(title, "bold")
+        print_table(heads, cells, drop=_DROP, left=words)
+        return
     widths = [max(len(row[i]) for row in [list(heads), *cells]) for i in range(len(heads))]
     print(f"\n{title}")
     for row, values in [(list(heads), rows[0]), *zip(cells, rows, strict=True)]:
@@ -71,6 +89,33 @@ def _cell(value: object) -> str:
 
 
 # ---- networks -----------------------------------------------------------------------------------------------------
+
+
+def network_document(network: Network) -> dict[str, Any]:
+    """A network for programs.
+
+    Parameters
+    ----------
+    network : Network
+
+    Returns
+    -------
+    dict
+        ``simulator``, ``weights`` (their number), ``config``, ``training``, ``history`` (columns), ``latents`` and
+        ``observations``.
+    """
+    return {
+        "simulator": network.simulator,
+        "weights": sum(parameter.numel() for parameter in network.network.parameters()),
+        "config": network.config,
+        "training": network.training,
+        "history": network.history.to_dict(),
+        "latents": [
+            {"address": site.address, "prior": site.kind.name, "parameters": site.n_params}
+            for site in network.vocabulary
+        ],
+        "observations": {name: list(shape) for name, shape in network.observation_shapes.items()},
+    }
 
 
 def _show_network(network: Network) -> None:
@@ -103,18 +148,57 @@ def _inspect_simulator(arguments: argparse.Namespace) -> int:
         traces = sim.prior(arguments.traces, seed=arguments.seed, on_failure="zero")
         estimated = _estimate(sim, traces)
         matters = {address: each.matters for address, each in sim._influences(traces.run.seed).items()}
-    print(f"{' '.join(sim.command)}: {len(traces):,} traces")
+    tables = _tables(traces, network, estimated, matters)
+    if arguments.json:
+        print_document(_document(traces, tables, matters, network))
+        return 1 if network is not None and network.mismatches(traces.sites) else 0
+    print_text(f"{' '.join(sim.command)}: {len(traces):,} traces")
     if traces.failures:
-        print(traces.failures)
-    _show_sites(traces, network, estimated, matters)
+        print_text(str(traces.failures))
+    for title, (heads, rows) in tables.items():
+        _table(title, heads, rows)
     _show_policy(matters)
     return _compare(network, traces.sites) if network is not None else 0
+
+
+def _document(
+    traces: Traces, tables: Mapping[str, Table], matters: Mapping[str, bool | None], network: Network | None
+) -> dict[str, Any]:
+    """The same for programs: a list of objects per table, whose names are the titles of its columns."""
+    from ars.checks.policy import propose_policy
+
+    words = {"yes": True, "no": False, "?": None}
+    found: dict[str, Any] = {
+        title: [
+            {head.replace(" ", "_"): words.get(str(value), value) for head, value in zip(heads, row, strict=True)}
+            for row in rows
+        ]
+        for title, (heads, rows) in tables.items()
+    }
+    about = None
+    if network is not None:
+        here = {site.address for site in traces.sites}
+        unseen = [spec.address for spec in network.vocabulary if spec.address not in here]
+        about = {"unknown": network.unknown(traces.sites), "unseen": unseen}
+        about["mismatches"] = network.mismatches(traces.sites)
+    return {
+        "simulator": traces.run.simulator,
+        "seed": traces.run.seed,
+        "traces": len(traces),
+        "failures": dict(traces.failures),
+        **found,
+        "policy": propose_policy(matters),
+        "network": about,
+    }
 
 
 _DATA = {True: "yes", False: "no", None: "?"}
 
 
-def _show_sites(traces: Traces, network: Network | None, estimated: Loops, matters: Mapping[str, bool | None]) -> None:
+def _tables(
+    traces: Traces, network: Network | None, estimated: Loops, matters: Mapping[str, bool | None]
+) -> dict[str, Table]:
+    """Latents, loops, observations and results."""
     from ars._native import SiteKind
     from ars.columns import offsets, trace_of
 
@@ -141,10 +225,12 @@ def _show_sites(traces: Traces, network: Network | None, estimated: Loops, matte
             rows[site.kind].append((site.address, *((kind,) if site.kind is SiteKind.OBSERVE else ()), share, numbers))
     known_head = () if network is None else ("known",)
     heads = ("address", "prior", "in traces", "per trace", "data depend on it", *known_head)
-    _table("latents", heads, rows[SiteKind.SAMPLE])
-    _show_loops(traces, estimated)
-    _table("observations", ("name", "distribution", "in traces", "numbers"), rows[SiteKind.OBSERVE])
-    _table("results", ("name", "in traces", "numbers"), rows[SiteKind.RESULT])
+    return {
+        "latents": (heads, rows[SiteKind.SAMPLE]),
+        "loops": _loops(traces, estimated),
+        "observations": (("name", "distribution", "in traces", "numbers"), rows[SiteKind.OBSERVE]),
+        "results": (("name", "in traces", "numbers"), rows[SiteKind.RESULT]),
+    }
 
 
 def _show_policy(matters: Mapping[str, bool | None]) -> None:
@@ -169,14 +255,14 @@ def _estimate(sim: Simulator, traces: Traces) -> Loops:
     return summarise_loops(columns, sites)
 
 
-def _show_loops(traces: Traces, estimated: Loops) -> None:
+def _loops(traces: Traces, estimated: Loops) -> Table:
     n = max(len(traces), 1)
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for loop in traces.loops.values():
         how = estimated.get(loop.address, loop)
         why = how.reason or ("rewound and forked numbers were equal" if how.method == "both" else "")
         rows.append((loop.address, loop.entries / n, loop.mean_tries, 1 / loop.mean_tries, how.method, how.pages, why))
-    _table("loops", ("address", "per trace", "tries", "acceptance", "estimated by", "pages", "why"), rows)
+    return ("address", "per trace", "tries", "acceptance", "estimated by", "pages", "why"), rows
 
 
 def _compare(network: Network, sites: Sequence[Site]) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ars.cli.dask_words import add_dask, check_place, on_cluster, simulator_of
+from ars.cli.documents import add_json, print_document
 from ars.cli.infer import add_data, read_data, read_network
 from ars.cli.options import (
     UsageError,
@@ -21,6 +21,8 @@ from ars.cli.options import (
     add_workers,
     at_least,
 )
+from ars.cli.report_words import add_report, command_of
+from ars.display.screen import on_screen, print_table, print_text
 from ars.mcmc.options import CHAINS
 from ars.store.saved import check_netcdf
 
@@ -64,14 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_on_failure(parser)
     add_seed(parser)
     parser.add_argument("--out", type=_out, metavar="FILE", help="write the draws: .nc (for ArviZ and ars.Chains.load)")
+    add_report(parser, "a report, whose verdict says whether the chains have mixed,")
     add_continuations(parser)
     add_limits(parser)
     add_listen(parser)
     add_dask(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document instead of text; NaN and infinity are null"
-    )
+    add_json(parser)
 
 
 def _out(text: str) -> Path:
@@ -117,14 +118,44 @@ def _chains(arguments: argparse.Namespace, data: dict[str, Any]) -> Chains:
             raise UsageError(str(error)) from error
 
 
+# What a narrow terminal leaves out, the least important first.
+_DROP = ("std", "50%", "tail", ("5%", "95%"), "s.e.")
+
+
+def _print(chains: Chains, arguments: argparse.Namespace) -> None:
+    """The summary: as plain text to a pipe, fitted to its width on a terminal."""
+    from ars.mcmc.summary import assess, cells
+
+    summary = arguments.wording(chains.summary())
+    if not on_screen():
+        print(summary)
+        return
+    heading, _, rest = summary.partition("\n\n")
+    print_text(heading)
+    print()
+    print_table(*cells(assess(chains).rows), drop=_DROP)
+    print_text("\n" + rest.partition("\n\n")[2])
+
+
 def _show(chains: Chains, arguments: argparse.Namespace) -> None:
     from ars.mcmc.summary import document
 
     if arguments.out is not None:  # before anything is printed: nobody may be there to read it
         chains.save(arguments.out)
-    print(json.dumps(document(chains), indent=1, allow_nan=False) if arguments.json else chains.summary())
+    if arguments.report is not None:
+        from ars.report.chains import chains_page
+        from ars.report.render import write
+
+        write(chains_page(chains, command=command_of(arguments)), arguments.report)
+    if arguments.json:
+        shown = document(chains)
+        print_document(shown | {"verdict": arguments.wording(shown["verdict"])}, indent=1)
+    else:
+        _print(chains, arguments)
     if arguments.out is not None and not arguments.json:
         print(f"written to {arguments.out}")
+    if arguments.report is not None and not arguments.json:
+        print(f"report: {arguments.report}")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "UsageError",
     "add_continuations",
+    "add_first_trace",
     "add_limits",
     "add_listen",
     "add_on_failure",
@@ -210,6 +211,16 @@ def add_seed(parser: argparse.ArgumentParser, *, required: bool = False, default
     )
 
 
+def add_first_trace(parser: argparse.ArgumentParser, otherwise: str) -> None:
+    parser.add_argument(
+        "--first-trace",
+        type=at_least(0, 2**64 - 2),
+        metavar="K",
+        help="number of the first trace: runs that share a seed and have different ranges of numbers are parts of one "
+        f"run, for ars merge (default: {otherwise})",
+    )
+
+
 def add_on_failure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--on-failure",
@@ -268,6 +279,12 @@ def add_listen(parser: argparse.ArgumentParser) -> None:
         help="start no simulator, but wait for one here; tcp://*:5555 is all addresses of this machine. The command to "
         "run on the other machine is printed; EXE, if given, is its executable there",
     )
+    group.add_argument(
+        "--simulators",
+        type=at_least(1, 256),
+        metavar="N",
+        help="how many to wait for; several share the traces of the run (default: 1)",
+    )
     group.add_argument("--key", type=Path, metavar="FILE", help="the controller.key of a pair that ars keygen made")
     group.add_argument(
         "--wait",
@@ -287,7 +304,7 @@ def check_simulator(arguments: argparse.Namespace) -> None:
     if arguments.listen is None:
         if not arguments.command_line:
             raise UsageError("give the simulator's command line, or --listen for one that is started elsewhere")
-        for name in ("key", "wait", "insecure_loopback"):
+        for name in ("key", "wait", "insecure_loopback", "simulators"):
             if getattr(arguments, name):
                 raise UsageError(f"--{name.replace('_', '-')} goes with --listen")
         return
@@ -309,12 +326,13 @@ def open_simulator(arguments: argparse.Namespace) -> Simulator:
     if arguments.listen is None:
         return Simulator(arguments.command_line, workers=arguments.workers, **limits(arguments))
     wait = arguments.wait or float(LIMITS["listen_timeout"].standard)
+    many = arguments.simulators or 1
+    who = "the simulator" if many == 1 else f"{many} simulators"
 
     def announce(endpoint: str, line: str) -> None:
         copy = "" if arguments.key is None else f", with a copy of {arguments.key.with_name('simulator.key')} there"
         print(
-            f"waiting at {endpoint} for the simulator, at most {wait:g} s. On its machine{copy}, run\n"
-            f"  {line}\n{ALSO_THERE}",
+            f"waiting at {endpoint} for {who}, at most {wait:g} s. On its machine{copy}, run\n  {line}\n{ALSO_THERE}",
             file=sys.stderr,
             flush=True,
         )
@@ -327,10 +345,11 @@ def open_simulator(arguments: argparse.Namespace) -> Simulator:
             startup_timeout=wait,
             command=arguments.command_line or None,
             announce=announce,
+            simulators=many,
             workers=arguments.workers,
             **limits(arguments),
         )
     except ValueError as error:
         raise UsageError(str(error)) from error
-    print("the simulator is there", file=sys.stderr, flush=True)
+    print(f"{who} {'is' if many == 1 else 'are'} there", file=sys.stderr, flush=True)
     return simulator

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from ars.cli.dask_words import add_dask, simulator_of
+from ars.cli.documents import add_json, print_document
 from ars.cli.options import (
     UsageError,
+    add_first_trace,
     add_limits,
     add_listen,
     add_on_failure,
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="rejected tries to record per loop entry, for ars train --train-on all (default: 0)",
     )
+    add_first_trace(parser, "that of the folder, 0 for a new one")
     add_workers(parser)
     add_on_failure(parser)
     add_seed(parser)
@@ -48,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_listen(parser)
     add_dask(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.out,
                 seed=arguments.seed,
                 max_rejected=arguments.max_rejected,
+                first_trace=arguments.first_trace,
                 on_failure=arguments.on_failure,
                 progress=not arguments.quiet,
             )
@@ -65,5 +70,17 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(str(error)) from error
     size = sum(shard.size for shard in recording.shards)
     traces = sum(shard.traces for shard in recording.shards)
+    if arguments.json:
+        print_document(
+            {
+                "folder": arguments.out,
+                "traces": traces,
+                "shards": len(recording.shards),
+                "bytes": size,
+                "seed": recording.seed,
+                "max_rejected": recording.max_rejected,
+            }
+        )
+        return 0
     print(f"{arguments.out}: {traces:,} traces in {len(recording.shards):,} shards, {size / 1e6:,.1f} MB")
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import shlex
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import numpy as np
 from ars.arguments import LARGEST_SEED
 from ars.budget import Budget
 from ars.cli.budget_words import add_budget, words_of
+from ars.cli.documents import add_json, print_document
 from ars.cli.infer import add_data, read_data, run_options
 from ars.cli.options import UsageError, add_continuations, add_limits, add_seed, add_simulator, at_least, limits
 
@@ -37,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_budget(parser, f"default: {_BUDGET}; a trace alone has no plan, so auto is refused")
     add_continuations(parser)
     add_limits(parser, without="max_restarts")
+    add_json(parser)
     parser.add_argument("--wait", action="store_true", help="print the process's number and wait for Enter")
     parser.add_argument(
         "--debugger",
@@ -58,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         workers=1,
         max_restarts=0,
         **limits(arguments) | untimed,
-        show_stdout=True,
+        show_stdout=not arguments.json,
         env={"ARS_PREFORK": "1"},
     ) as sim:
         debugger = _attach(sim, arguments) if stops else None
@@ -69,6 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             if debugger is not None:
                 debugger.wait()
+    if arguments.json:
+        print_document(_document(traces, arguments))
+        return 1 if traces.failures else 0
     return _show(traces, arguments)
 
 
@@ -120,9 +126,10 @@ def _traced(pid: int) -> bool:
 def _attach(sim: Simulator, arguments: argparse.Namespace) -> subprocess.Popen[bytes] | None:
     """Returns when the trace may begin."""
     pid = _worker(sim)
-    print(f"process {pid} will run trace {arguments.trace}", flush=True)
+    say = functools.partial(print, flush=True, file=sys.stderr if arguments.json else sys.stdout)
+    say(f"process {pid} will run trace {arguments.trace}")
     if arguments.debugger is None:
-        print(f"attach a debugger (gdb -p {pid}), let it continue, then press Enter here", flush=True)
+        say(f"attach a debugger (gdb -p {pid}), let it continue, then press Enter here")
         sys.stdin.readline()
         return None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the debugger's now
@@ -176,3 +183,32 @@ def _show(traces: Traces | Posterior, arguments: argparse.Namespace) -> int:
     if isinstance(traces, Posterior):
         print(f"  log weight ({traces.method}) = {float(traces.log_weights()[0])!r}")
     return 0
+
+
+def _document(traces: Traces | Posterior, arguments: argparse.Namespace) -> dict[str, Any]:
+    """The same for programs."""
+    from ars.posterior import Posterior
+
+    failure = traces.failures.examples[0] if traces.failures else None
+    address = [site.address for site in traces.sites]
+    weighted = isinstance(traces, Posterior) and failure is None
+    return {
+        "seed": arguments.seed,
+        "trace": arguments.trace,
+        "complete": failure is None,
+        "failure": None if failure is None else {"text": str(failure), "stderr": failure.stderr},
+        "draws": [
+            {"address": address[int(each["site"])], "instance": int(each["instance"]), "value": float(each["value"])}
+            for each in traces.columns.samples
+        ],
+        "results": {} if failure else {name: traces[name][0] for name in traces.results},
+        "loops": [
+            {
+                "address": address[int(each["site"])],
+                **{name: int(each[name]) for name in ("tries", "accepted_q", "tries_q", "runs_p", "tries_p")},
+            }
+            for each in traces.columns.loops
+        ],
+        "method": traces.method if isinstance(traces, Posterior) else None,
+        "log_weight": float(traces.log_weights()[0]) if weighted and isinstance(traces, Posterior) else None,
+    }

@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ars.cli.documents import add_json, print_document
 from ars.cli.options import add_continuations, add_out, add_seed, at_least, limits
+from ars.cli.report_words import add_report, command_of
 
 if TYPE_CHECKING:
     from ars.progress import Progress
@@ -29,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--publish", type=Path, metavar="DIR", help="copy pages, figures and tables there as well, without the stages"
     )
+    add_report(parser, "a report of all experiments, figures included,")
     parser.add_argument(
         "--no-resume",
         dest="resume",
@@ -38,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=at_least(2), metavar="N", help="runs per observation; the paper has 100")
     parser.add_argument("--traces", type=at_least(50), metavar="N", help="in each of these runs; the paper has 100,000")
     add_seed(parser, default=_SEED)
+    add_json(parser)
     add_continuations(parser)
     parser.add_argument(
         "--simulators",
@@ -72,7 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings_for("full" if arguments.full else "tiny" if arguments.tiny else "quick")
     settings = settings.with_runs(arguments.repeats, arguments.traces)
     chosen = [name for name in _EXPERIMENTS if arguments.experiment in (name, "all") and name in EXPERIMENTS]
-    wrong = []
+    wrong: list[str] = []
+    done: dict[str, dict[str, object]] = {}
+    pages: dict[str, Path] = {}
     for name in chosen:
         work = Workspace(
             arguments.out / name,
@@ -84,10 +90,22 @@ def run(arguments: argparse.Namespace) -> int:
         outcome = reproduce(name, lambda simulator: _find(arguments.simulators, simulator), settings, work)
         if arguments.publish is not None:
             publish(work.folder, arguments.publish / name)
-        print(f"{name}: {work.made} stages run, {work.kept} kept; see {outcome.page}")
+        done[name] = {"stages_run": work.made, "stages_kept": work.kept, **outcome._asdict()}
+        if not arguments.json:
+            print(f"{name}: {work.made} stages run, {work.kept} kept; see {outcome.page}")
         for problem in outcome.problems:
             print(f"{name}: {problem}", file=sys.stderr)
         wrong += outcome.problems
+        pages[name] = outcome.page
+    if arguments.report is not None:
+        from ars.report.render import write
+        from ars_lab.reproduce.report import reproduce_page
+
+        write(reproduce_page(pages, wrong, command_of(arguments)), arguments.report)
+        if not arguments.json:
+            print(f"report: {arguments.report}")
+    if arguments.json:
+        print_document({"experiments": done})
     return 1 if wrong else 0
 
 

@@ -7,13 +7,14 @@ import math
 from typing import TYPE_CHECKING
 
 from ars.diagnostics import shown_ess
+from ars.display.screen import on_screen, print_table, print_text
 from ars.results.assessment import RunDiagnostics, ValueDiagnostics
 
 if TYPE_CHECKING:
     from ars.posterior import Posterior
     from ars.results.data_check import DataCheck
 
-__all__ = ["document", "missed_requirements", "table"]
+__all__ = ["document", "missed_requirements", "print_run", "table"]
 
 _LEGEND = """s.e.: standard error of the mean. ESS: effective traces that determine the mean. k: Pareto k of its terms;
 it must be below 0.7, or less with fewer than 2,200 traces. !: a reason not to trust the row."""
@@ -58,6 +59,61 @@ def table(assessed: RunDiagnostics) -> str:
     title = f"{'':24} {'mean':>12} {'s.e.':>10}{beside} {'5%':>12} {'50%':>12} {'95%':>12} {'ESS':>10} {'k':>6}"
     legend = [_LEGEND, _SMOOTHED] if smoothed else [_LEGEND]
     return "\n".join([title, *(_row(value, smoothed) for value in weighting.values), *legend])
+
+
+# What a narrow terminal leaves out, the least important first.
+_DROP = ("50%", "k", ("5%", "95%"), "smoothed", "ESS")
+_DROP_OF_LOOPS = ("s.e.", "at least", "budget", "by", "tries", "entries", "naive variance", "S_pq")
+
+
+def print_run(post: Posterior, assessed: RunDiagnostics, check: DataCheck | None = None) -> None:
+    """Print the summary and the table: as plain text to a pipe, fitted to its width on a terminal.
+
+    Parameters
+    ----------
+    post : Posterior
+    assessed : RunDiagnostics
+        As of ``table``.
+    check : DataCheck, optional
+        The data compared with prior draws.
+    """
+    summary = post.summary("command line", check)
+    if not on_screen():
+        print(summary)
+        print(table(assessed))
+        return
+    loops = repr(post.loops) if post.loops else ""
+    before, found, after = summary.partition(loops) if loops else (summary, "", "")
+    print_text(before.rstrip("\n"))
+    if found:
+        heads, rows = post.loops._cells()
+        print()
+        print_table(heads, rows, drop=_DROP_OF_LOOPS)
+        print_text("\n".join(loops.split("\n")[len(rows) + 1 :]), "dim")
+        print_text(after.lstrip("\n"))
+    _print_values(assessed)
+
+
+def _print_values(assessed: RunDiagnostics) -> None:
+    weighting = next((each for each in assessed.weightings if each.method == assessed.method), None)
+    if weighting is None or weighting.ess == 0.0 or not assessed.traces:
+        print_text(table(assessed))
+        return
+    smoothed = weighting.smoothing_matters
+    heads = ("", "mean", "s.e.", *(("smoothed",) if smoothed else ()), "5%", "50%", "95%", "ESS", "k", "!")
+    rows = []
+    for value in weighting.values:
+        beside = (f"{value.smoothed_mean:.6g}",) if smoothed else ()
+        quantiles = (f"{each.value:.6g}" for each in value.quantiles)
+        ess, k = shown_ess(value.specific_ess), f"{value.specific_pareto_k:.2f}"
+        mark = "!" if value.warnings else ""
+        rows.append((value.name, f"{value.mean:.6g}", f"{value.mean_error:.2g}", *beside, *quantiles, ess, k, mark))
+    print()
+    print_table(heads, rows, drop=_DROP)
+    for value in weighting.values:
+        if value.warnings:
+            print_text(f"! {value.name}: {'; '.join(value.warnings)}")
+    print_text(" ".join([_LEGEND, _SMOOTHED] if smoothed else [_LEGEND]).replace("\n", " "), "dim")
 
 
 def missed_requirements(assessed: RunDiagnostics, least_ess: float | None, largest_k: float | None) -> list[str]:

@@ -22,17 +22,20 @@ from distributed.client import FutureCancelledError, FuturesCancelledError
 from ars.cluster.chunks import Chunks, Piece
 from ars.cluster.flight import Flight
 from ars.cluster.shipped import recipe_of, remember
-from ars.cluster.tasks import Executable, Outcome, SentNetwork, Simulators, Task, packed, run_task, version_here
+from ars.cluster.tasks import Outcome, SentNetwork, Simulators, Task, packed, run_task, version_here
 from ars.columns import Site
 from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
 from ars.proposers import Proposer
 from ars.runtime.recorder import Recorder
 from ars.runtime.setup import Setup
+from ars.runtime.started_files import Executable
 from ars.store.site_numbers import SiteNumbers, renumber
 from ars.wire import RunConfig
 
 if TYPE_CHECKING:
+    from ars.calibration.dataset import DataSet, Record
     from ars.cluster.shipped import Shipped
+    from ars.network.facade import Network
 
 __all__ = ["Fleet"]
 
@@ -233,6 +236,19 @@ class Fleet:
             raise HostLostError(f"a worker was lost again and again: {error}") from error
         finally:
             self.give_up([each for each in futures if not each.done()])
+
+    def records(
+        self, left: Sequence[DataSet], network: Network | None, options: Mapping[str, Any], weighting: str | None
+    ) -> Iterator[Record]:
+        """Data sets of a calibration, each inferred by one worker; in the order in which they finish."""
+        from ars.cluster.datasets import infer_on_workers
+
+        self.ready()
+        sent = None if network is None else SentNetwork.of(network)
+        there = None if sent is None else self.send(sent)
+        yield from infer_on_workers(
+            self._client, self.name, self.executable, left, sent, there, dict(options), weighting
+        )
 
     # ---- the cluster -------------------------------------------------------------------------------------------------
 

@@ -31,18 +31,17 @@ from ars.progress import NoProgress
 from ars.proposers import PriorProposer, Proposer
 from ars.proposers.remembering import RememberingProposer
 from ars.runs import Runs
-from ars.runtime.launch import resolve_command
 from ars.runtime.processes import Processes
 from ars.runtime.recorder import Recorder
 from ars.runtime.run_summary import RunSummary
 from ars.runtime.setup import Setup
+from ars.runtime.started_files import Executable
 from ars.wire import RunConfig
 
 if TYPE_CHECKING:
     from ars.network.facade import Network
 
 __all__ = [
-    "Executable",
     "Outcome",
     "Recipe",
     "Refused",
@@ -153,26 +152,6 @@ class Refused(NamedTuple):
         """The error, with the worker's name."""
         self.error.args = (f"worker {self.worker}: {self.error}", *self.error.args[1:])
         return self.error
-
-
-class Executable:
-    """The executable as this machine has it. It is read again only if another file is there, or it has changed."""
-
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
-        self._known: tuple[tuple[object, ...], str] = ((), "")
-
-    def digest(self) -> str:
-        """SHA-256 of its content. Raises LaunchError or OSError if there is none that can be started."""
-        setup = self._setup
-        path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
-        with open(path, "rb") as file:
-            about = os.fstat(file.fileno())
-            # ctime: a file that was copied over keeps its inode, and may get its size and time of before
-            key = (path, about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-            if key != self._known[0]:
-                self._known = (key, hashlib.file_digest(file, "sha256").hexdigest())
-        return self._known[1]
 
 
 class Simulators(WorkerPlugin):  # type: ignore[misc]

@@ -14,12 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ars._native import RunFlag
+from ars._native import RunFlag, SiteKind
 from ars.budget import Budget, ChosenBudget
 from ars.columns import Columns, Site, merge, select
 from ars.errors import ArsError, ReplayWarning, RunInterrupted, StorageError
 from ars.failures import Failure
 from ars.inference.options import PosteriorOptions
+from ars.observed import warn_of_nothing_observed
 from ars.outside import outside
 from ars.planning.entries import exact_loops
 from ars.posterior import Posterior
@@ -306,7 +307,7 @@ class Job:
             "the same seed and number gave other values. It probably has a random generator of its own, or reads a "
             "clock or a file. Loops are therefore estimated while each trace runs, which is exact but takes longer, "
             "and the result cannot be reproduced. Draw with ars_draw or ars_sample instead, or ask for one phase from "
-            "the start: budget=Budget.auto(phases=1), --phases 1",
+            "the start: budget=ars.Budget.auto(phases=1)",
             ReplayWarning,
             stacklevel=outside(),
         )
@@ -341,28 +342,37 @@ class Job:
         """The result of all steps, after the warnings that they call for."""
         self._stats.update(stats)
         if self._unkept is not None:
-            self._unkept.partial = self._result(columns, budget, exact)
+            self._unkept.partial = self._result(columns, budget, exact, whole=True)
             raise self._unkept
         if self._quiet:
-            return self._result(columns, budget, exact)
+            return self._result(columns, budget, exact, whole=True)
         self._proposer.warn_after_run(columns, self.sites)
         warn_of_impossible(columns, self.sites)
+        warn_of_nothing_observed(self.asked.data, (site.name for site in self.sites if site.kind is SiteKind.OBSERVE))
         report_continuations(columns, self.sites)
         with_failures = [recorder for recorder in self._recorders if recorder.n_failed]
         if with_failures:
             with_failures[0].warn_of_dropped(sum(each.n_failed for each in with_failures), self.asked.traces)
-        return self._result(columns, budget, exact)
+        return self._result(columns, budget, exact, whole=True)
 
     def _result(
-        self, columns: Columns, budget: Budget | ChosenBudget | None, exact: frozenset[str] = frozenset()
+        self,
+        columns: Columns,
+        budget: Budget | ChosenBudget | None,
+        exact: frozenset[str] = frozenset(),
+        *,
+        whole: bool = False,
     ) -> Posterior:
+        """``whole``: all traces that were asked for have been run."""
         entered = set(columns.loops["site"].tolist())
         addresses = sorted(site.address for site in self.sites if site.id in entered and site.address in exact)
         info = self.asked.info(self.seed, budget, self._runs.command, self.proposed, tuple(addresses))
         return Posterior(
             columns,
             self.sites,
-            run=info._replace(build=self._runs.build),
+            run=info._replace(
+                build=self._runs.build, ranges=((self.asked.first_trace, self.asked.traces),) if whole else ()
+            ),
             stats=self._stats,
             observed=self.asked.data,
             stderr=self._stderr,

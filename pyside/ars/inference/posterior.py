@@ -13,7 +13,6 @@ from ars.inference.job import Job, resumed_seed
 from ars.inference.options import PosteriorOptions
 from ars.inference.phases import posterior_in_phases
 from ars.inference.stopping import posterior_to_target
-from ars.observed import warn_of_nothing_observed
 from ars.posterior import Posterior
 from ars.progress import Progress
 from ars.runs import Runs
@@ -35,7 +34,6 @@ def infer(
     is one step of something else, which warns in its own words."""
     if seed is None and asked.resume is not None:
         seed = resumed_seed(asked.resume)
-    warn_of_nothing_observed(asked.data)
     with contextlib.ExitStack() as stack:
         stack.callback(progress.close)
         proposer = runs.proposer(asked, lease)

@@ -241,6 +241,28 @@ class Chains:
 
         return to_datatree(self)
 
+    def report(self, path: str | os.PathLike[str], *, truth: Mapping[str, npt.ArrayLike] | None = None) -> None:
+        """Write a report: one HTML file that says first whether the chains have mixed.
+
+        Parameters
+        ----------
+        path : path
+            The file; an existing one is replaced.
+        truth : mapping, optional
+            True values where they are known, from names to numbers or arrays (default: none).
+
+        Raises
+        ------
+        ImportError
+            jinja2 is missing: ``pip install libars[report]``.
+        StorageError
+            If it cannot be written.
+        """
+        from ars.report.chains import chains_page
+        from ars.report.render import write
+
+        write(chains_page(self, truth), path)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the tree of ``to_datatree`` to a netCDF file, whole or not at all.
 

@@ -31,15 +31,16 @@ class Runner:
         self,
         runs: Runs,
         proposer: PlannedProposer,
-        data: Mapping[str, npt.NDArray[np.float64]],
+        data: Mapping[str, npt.NDArray[np.float64]] | None,
         seed: int,
         *,
         on_failure: str,
         lease: int,
     ) -> None:
+        """``data``: None simulates the observations, and the columns have them."""
         self._runs = runs
         self._proposer = proposer
-        self._data = {name: array.reshape(-1) for name, array in data.items()}
+        self._data = None if data is None else {name: array.reshape(-1) for name, array in data.items()}
         self._seed = seed
         self._on_failure = on_failure
         self._lease = lease
@@ -89,7 +90,8 @@ class Runner:
             If a loop was given up.
         """
         wanted = self.wanted if estimates else Wanted()
-        flags = RunFlag.POSTERIOR | (RunFlag(0) if asks else RunFlag.PROPOSE_PRIOR)
+        flags = RunFlag(0) if self._data is None else RunFlag.POSTERIOR
+        flags |= RunFlag(0) if asks else RunFlag.PROPOSE_PRIOR
         flags |= RunFlag.ESTIMATE if wanted.runs_p else RunFlag(0)
         more: dict[str, Any] = {"first_trace": self.traces, "wanted": wanted, "observed": self._data}
         config = self._runs.config(self._seed, len(plans), flags, **more)

@@ -26,6 +26,7 @@ class Entry(NamedTuple):
     tries: int  # of the trace itself, the accepted one included
     runs: int  # M: runs under the prior from its state, each until accepted; 0: not estimated
     tries_p: int  # T: tries that they took together
+    abandoned: int = 0  # 1: the trace gave this entry up
 
 
 @dataclass(slots=True)
@@ -60,7 +61,10 @@ def states_of(columns: Columns, sites: Sequence[Site]) -> list[State]:
     entries = [
         Entry(address[site], *numbers)
         for site, *numbers in zip(
-            *(loops[name].tolist() for name in ("site", "instance", "parent", "tries", "runs_p", "tries_p")),
+            *(
+                loops[name].tolist()
+                for name in ("site", "instance", "parent", "tries", "runs_p", "tries_p", "abandoned")
+            ),
             strict=True,
         )
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from ars.mcmc import convergence
 if TYPE_CHECKING:
     from ars.mcmc.chains import Chains
 
-__all__ = ["LARGEST_RHAT", "LEAST_ESS", "Assessed", "Row", "Verdict", "assess", "document", "judge", "text"]
+__all__ = ["LARGEST_RHAT", "LEAST_ESS", "Assessed", "Row", "Verdict", "assess", "cells", "document", "judge", "text"]
 
 LARGEST_RHAT: Final = 1.01
 LEAST_ESS: Final = 400.0  # both as Vehtari et al. (2021) ask for
@@ -148,6 +148,16 @@ def _line(row: Row) -> str:
         f"{row.name:24} {row.mean:12.6g} {row.mcse:10.2g} {row.std:10.3g} {row.q05:12.6g} {row.q50:12.6g} "
         f"{row.q95:12.6g} {row.ess_bulk:8.0f} {row.ess_tail:8.0f} {row.rhat:7.3f}{mark}{some}"
     )
+
+
+def cells(rows: Sequence[Row]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Titles and rows of the table of ``text``, cell by cell; "!" marks a row that has not mixed."""
+    found: list[tuple[str, ...]] = []
+    for row in rows:
+        numbers = (f"{row.mean:.6g}", f"{row.mcse:.2g}", f"{row.std:.3g}", f"{row.q05:.6g}", f"{row.q50:.6g}")
+        mixing = (f"{row.q95:.6g}", f"{row.ess_bulk:.0f}", f"{row.ess_tail:.0f}", f"{row.rhat:.3f}")
+        found.append((row.name, *numbers, *mixing, "" if row.mixed else "!"))
+    return ("", *(title for title, _ in _TITLES), "!"), found
 
 
 def text(chains: Chains) -> str:

@@ -162,6 +162,26 @@ class Network:
             progress=progress,
         )
 
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write a report: one HTML file with the verdict on the training, its curves, and the sites it knows.
+
+        Parameters
+        ----------
+        path : path
+            The file; an existing one is replaced.
+
+        Raises
+        ------
+        ImportError
+            jinja2 is missing: ``pip install libars[report]``.
+        StorageError
+            If it cannot be written.
+        """
+        from ars.report.render import write
+        from ars.report.training import training_page
+
+        write(training_page(self), path)
+
     # ---- files -------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -258,6 +278,11 @@ class Network:
     def unknown(self, sites: Sequence[Site]) -> list[str]:
         """The addresses of latents that the network never saw."""
         return [s.address for s in sites if s.kind is SiteKind.SAMPLE and s.address not in self.vocabulary]
+
+    def _repr_html_(self) -> str:
+        from ars.display.html import network_html
+
+        return network_html(self)
 
     def __repr__(self) -> str:
         c = self.config

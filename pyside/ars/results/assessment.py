@@ -35,6 +35,7 @@ __all__ = [
     "WeightingDiagnostics",
     "assess_value",
     "assess_weighting",
+    "elements",
     "warnings_of",
     "zero_share",
 ]
@@ -331,7 +332,7 @@ def assess_value(
     )
 
 
-def _elements(name: str, values: Floats) -> Iterator[tuple[str, Floats]]:
+def elements(name: str, values: Floats) -> Iterator[tuple[str, Floats]]:
     """One column per element, named name[i], or name[i][j] where there are more dimensions."""
     if values.ndim == 1:
         yield name, values
@@ -356,7 +357,7 @@ def assess_weighting(
     assessed = tuple(
         assess_value(label, kind, column, log_weights, levels, smoothed)
         for (kind, name), found in values.items()
-        for label, column in _elements(name, found)
+        for label, column in elements(name, found)
     )
     representable = 0.0 < evidence.evidence < math.inf and evidence.standard_error < math.inf
     return WeightingDiagnostics(

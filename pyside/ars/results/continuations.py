@@ -161,8 +161,8 @@ def report_continuations(columns: Columns, sites: Sequence[Site]) -> None:
     warnings.warn(
         f"rewound and forked continuations gave different numbers in loop {listed}. The forked numbers were used, and "
         "the loop was forked from then on. Either this is a bug in libars, worth reporting, or the simulator has "
-        'undefined behaviour, such as reading memory that it never wrote. continuations="fork" (--continuations fork) '
-        "avoids rewinding altogether",
+        'undefined behaviour, such as reading memory that it never wrote. continuations="fork" avoids rewinding '
+        "altogether",
         ContinuationWarning,
         stacklevel=outside(),
     )

@@ -219,7 +219,9 @@ def _observed(post: Traces) -> dict[str, Any]:
     return data
 
 
-def to_datatree(post: Posterior, draws: int | None, seed: int) -> xarray.DataTree:
+def to_datatree(
+    post: Posterior, draws: int | None, seed: int, predicted: Traces | None = None, prior: Traces | None = None
+) -> xarray.DataTree:
     """``Posterior.to_datatree``."""
     try:
         import xarray
@@ -253,6 +255,9 @@ def to_datatree(post: Posterior, draws: int | None, seed: int) -> xarray.DataTre
         how["effective_sample_size"] = diagnostics.ess(default)
     if reason:
         how["empty"] = reason
+    more = {} if predicted is None else {"posterior_predictive": _simulated(predicted, post.observed)}
+    if prior is not None:
+        more |= {"prior": _unweighted(prior), "prior_predictive": _simulated(prior, post.observed)}
     tree = xarray.DataTree.from_dict(
         {
             # coordinates first: h5netcdf takes a time that is quadratic in the variables to write them last
@@ -260,10 +265,41 @@ def to_datatree(post: Posterior, draws: int | None, seed: int) -> xarray.DataTre
             "sample_stats": xarray.Dataset(origin, coordinates),
             "weighted_posterior": xarray.Dataset(coords={"trace": numbers}, attrs=about).assign(weighted),
             "observed_data": xarray.Dataset(_observed(post)),
+            **more,
         }
     )
     tree.attrs.update(_attributes(post))
     return tree
+
+
+def _simulated(drawn: Traces, data: Mapping[str, Array]) -> xarray.Dataset:
+    """The observations that traces simulated, in the shapes of the data where they have as many numbers."""
+    import xarray
+
+    coordinates = {"chain": [0], "draw": np.arange(len(drawn))}
+    found: dict[str, Any] = {}
+    for name in drawn.observations:
+        plain, values = netcdf_name(name), drawn.observations[name]
+        while plain in found:
+            plain += "_"
+        shape = data[name].shape if name in data else values.shape[1:]
+        if math.prod(shape) == math.prod(values.shape[1:]):
+            values = values.reshape(len(values), *shape)
+        dims = tuple(f"{plain}_dim_{i}" for i in range(values.ndim - 1))
+        found[plain] = (("chain", "draw", *dims), values[None], {"address": name})
+    return xarray.Dataset(coords=coordinates, attrs={"seed": drawn.run.seed}).assign(found)
+
+
+def _unweighted(drawn: Traces) -> xarray.Dataset:
+    """The latents and results of equally weighted traces."""
+    import xarray
+
+    coordinates = {"chain": [0], "draw": np.arange(len(drawn))}
+    found = {
+        each.name: (("chain", "draw", *each.dims), each.values[None], {"address": each.site.address})
+        for each in _variables(drawn, _DIMENSIONS)
+    }
+    return xarray.Dataset(coords=coordinates, attrs={"seed": drawn.run.seed}).assign(found)
 
 
 def draws_tree(drawn: Traces, group: str, about: Mapping[str, str]) -> xarray.DataTree:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -18,28 +21,30 @@ from ars.results.recorded import DERIVED
 if TYPE_CHECKING:
     from ars.posterior import Traces
 
-__all__ = ["concat"]
+__all__ = ["concat", "covered"]
 
 _T = TypeVar("_T", bound="Traces")
 
 
-def concat(cls: type[_T], parts: Sequence[_T]) -> _T:
-    """``Traces.concat``."""
+def concat(cls: type[_T], parts: Sequence[_T], names: Sequence[str] = ()) -> _T:
+    """``Traces.concat``. ``names``: what errors call the parts."""
     parts = list(parts)
+    names = names or [f"part {i}" for i in range(len(parts))]
     if not parts:
         raise ValueError("concat needs at least one part")
     for i, part in enumerate(parts):
         if type(part) is not type(parts[0]) or not isinstance(part, cls):
-            raise TypeError(f"part {i} is a {type(part).__name__}: all must be a {cls.__name__}, of one kind")
+            raise TypeError(f"{names[i]} is a {type(part).__name__}: all must be a {cls.__name__}, of one kind")
     for i, part in enumerate(parts[1:], start=1):
         if differences := _differences(parts[0], part):
-            raise ValueError(f"part {i} is not of the same run as part 0: {'; '.join(differences)}")
+            raise ValueError(f"{names[i]} is not of the same run as {names[0]}: {'; '.join(differences)}")
     _check_numbers(parts)
     sites = _all_sites([part.sites for part in parts])
     columns = merge([_renumbered(part.columns, part.sites, sites) for part in parts])
     first = parts[0]
     stats = _stats([part.stats for part in parts])
-    run = first.run._replace(exact=_exact(parts))
+    known = all(part.run.ranges for part in parts)
+    run = first.run._replace(exact=_exact(parts, names), ranges=covered(parts) if known else ())
     whole = type(first)(columns, sites, run=run, stats=stats, observed=first.observed)
     whole.failures = _failures([part.failures for part in parts])
     return whole
@@ -49,7 +54,10 @@ def concat(cls: type[_T], parts: Sequence[_T]) -> _T:
 
 
 _COMPARED_LATER = frozenset(
-    {"runs_p", "tries_q", "budget", "exact", "proposals", "proposed", "build", "defensive", "refined"}
+    {
+        *("runs_p", "tries_q", "budget", "exact", "simulator", "proposals", "proposed", "build", "defensive"),
+        *("refined", "ranges"),
+    }
 )
 
 
@@ -60,13 +68,15 @@ def _differences(one: Traces, other: Traces) -> list[str]:
         for name, mine, theirs in zip(one.run._fields, one.run, other.run, strict=True)
         if mine != theirs and name not in _COMPARED_LATER
     ]
+    if _named(one) != _named(other):
+        found.append(f"simulator is {one.run.simulator!r} and {other.run.simulator!r}")
     budgets = [budget_of(one.run), budget_of(other.run)]
     if budgets[0] != budgets[1]:
         chosen = any(isinstance(budget, ChosenBudget) for budget in budgets)
         how = "s differ" if chosen else f" is {budgets[0]!r} and {budgets[1]!r}"
         found.append(f"the budget{how} (give budget=parts[0].budget to the other runs)")
     if one.run.proposals != other.run.proposals:
-        found.append("the proposals differ")
+        found.append(_proposals(one.run.proposals, other.run.proposals))
     if one.run.build != other.run.build and one.run.build and other.run.build:
         found.append("the simulator was rebuilt in between, or its libraries were")
     for name in sorted(one.observed.keys() | other.observed.keys()):
@@ -75,6 +85,47 @@ def _differences(one: Traces, other: Traces) -> list[str]:
         elif not np.array_equal(one.observed[name], other.observed[name], equal_nan=True):
             found.append(f'the data of "{name}" differ')
     return found
+
+
+def _named(part: Traces) -> tuple[str, ...]:
+    """The command line, without the folder of an executable that the build identifies."""
+    words = part.run.simulator
+    return (os.path.basename(words[0]), *words[1:]) if words and part.run.build else words
+
+
+def _proposals(one: str, other: str) -> str:
+    """In which of their proposals two parts differ."""
+    with contextlib.suppress(ValueError, AttributeError):
+        networks = [json.loads(text).get("network") for text in (one, other)]
+        if networks[0] != networks[1]:
+            return "the networks differ" if all(networks) else "only one has a network"
+    return "the proposals differ"
+
+
+def covered(parts: Sequence[Traces]) -> tuple[tuple[int, int], ...]:
+    """The trace numbers of all parts, as ascending ranges: first and count. Adjacent ranges are one.
+
+    A part that does not say which traces were asked for has those that it holds.
+    """
+    ranges: list[tuple[int, int]] = []
+    for part in parts:
+        ranges += part.run.ranges or _held(part)
+    found: list[tuple[int, int]] = []
+    for first, count in sorted(ranges):
+        if found and first <= sum(found[-1]):
+            before = found[-1][0]
+            found[-1] = (before, max(sum(found[-1]), first + count) - before)
+        else:
+            found.append((first, count))
+    return tuple(found)
+
+
+def _held(part: Traces) -> list[tuple[int, int]]:
+    numbers = np.sort(part.columns.traces["trace"])
+    if not len(numbers):
+        return []
+    edges = np.flatnonzero(np.diff(numbers) != 1) + 1
+    return [(int(run[0]), len(run)) for run in np.split(numbers, edges)]
 
 
 def _check_numbers(parts: Sequence[Traces]) -> None:
@@ -87,7 +138,7 @@ def _check_numbers(parts: Sequence[Traces]) -> None:
         )
 
 
-def _exact(parts: Sequence[Traces]) -> tuple[str, ...]:
+def _exact(parts: Sequence[Traces], names: Sequence[str]) -> tuple[str, ...]:
     """The loops in which no part proposed anything.
 
     A part that never met a loop does not know whether it is exact. If one part estimated a loop, something in it can be
@@ -103,8 +154,8 @@ def _exact(parts: Sequence[Traces]) -> tuple[str, ...]:
         if entered:
             listed = ", ".join(f'"{site.address}"' for site in part.sites if site.id in entered)
             raise ValueError(
-                f"part {i} has no estimates for loop {listed}: it met no proposed latent there, and another part did. "
-                "Run all traces in one run"
+                f"{names[i]} has no estimates for loop {listed}: it met no proposed latent there, and another part "
+                "did. Run all traces in one run"
             )
     return tuple(sorted(set().union(*(part.run.exact for part in parts)) - proposed))
 

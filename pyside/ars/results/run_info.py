@@ -23,3 +23,4 @@ class RunInfo(NamedTuple):
     exact: tuple[str, ...] = ()  # addresses of loops in which nothing was proposed, so that their correction is 1
     defensive: float = 0.0  # share of the prior in each proposal of a network; 0: no network
     refined: bool = False  # whether the network was refined for one observation
+    ranges: tuple[tuple[int, int], ...] = ()  # trace numbers that were run: first and count; (): not known, or not all

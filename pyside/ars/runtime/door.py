@@ -46,6 +46,7 @@ class Door:
         self._most = most_waiting or _most_waiting()
         self._listener: socket.socket | None = None
         self._shut = False
+        self.full = False  # nobody else is to come in for now
         self.waiting = 0  # connections, that of the simulator included
         router.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
         self._monitor: zmq.Socket[bytes] | None = link.socket(zmq.PAIR)
@@ -73,7 +74,7 @@ class Door:
             elif event["event"] == zmq.EVENT_DISCONNECTED:
                 self.waiting -= 1
         if self._monitor is not None:
-            self._set_shut(self.waiting >= self._most)
+            self._set_shut(self.full or self.waiting >= self._most)
 
     def shut_for_good(self) -> None:
         """Nobody else comes in. There is nothing more to count, and an event that nobody reads is memory lost."""

@@ -18,11 +18,11 @@ from ars.proposers import PriorProposer, Proposer
 from ars.runtime.recorder import Recorder
 from ars.runtime.session import Session
 from ars.runtime.setup import Setup
-from ars.runtime.started_files import StartedFiles, check_same
+from ars.runtime.started_files import Executable, StartedFiles, check_same
 from ars.store.identity import ELSEWHERE, behaviour
 from ars.wire import RunConfig
 
-__all__ = ["Processes"]
+__all__ = ["Processes", "identity_elsewhere"]
 
 _log = logging.getLogger(__name__)
 
@@ -215,6 +215,14 @@ class Processes:
         return self.session.pid if self.session is not None and self.running else None
 
     @property
+    def executable(self) -> str:
+        """The SHA-256 of the executable as it is now; "" if it is elsewhere or cannot be read."""
+        if self.setup.listen is None:
+            with contextlib.suppress(LaunchError, OSError):
+                return Executable(self.setup).digest()
+        return ""
+
+    @property
     def known_sites(self) -> tuple[Site, ...]:
         """The sites that they have shown so far."""
         return self.session.known_sites if self.session is not None and self.running else ()
@@ -251,7 +259,7 @@ class Processes:
         """Of the simulator that the next run uses. Starts it, again if its files were replaced in the meantime."""
         with self.exclusively(lease):
             if self.setup.listen is not None:
-                return self._identity_elsewhere(self.ready())
+                return identity_elsewhere(self.setup, self.ready())
             if self.session is not None and self.running and not self.files.still_the_same():
                 _log.info("%s was rebuilt since it was started: it is started again", self.setup.command[0])
                 self.session.close()
@@ -269,19 +277,20 @@ class Processes:
 
     def _identity_now(self, session: Session) -> dict[str, Any] | None:
         if self.setup.listen is not None:
-            return self._identity_elsewhere(session)
+            return identity_elsewhere(self.setup, session)
         return self.files.identity() if self.files.known else None
 
-    def _identity_elsewhere(self, session: Session) -> dict[str, Any]:
-        """Of a simulator whose files are on another machine: it is known by its first traces."""
-        words = self.setup.command
-        named = self.setup.listen is None or words != (self.setup.listen.endpoint,)
-        config = self.setup.run_config(0, _FIRST_TRACES, RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS)
-        recorder = Recorder(_FIRST_TRACES, "zero", NoProgress(), seed=0)
-        self.one_run(session, config, PriorProposer(), recorder, None)
-        return {
-            "command": [os.path.basename(words[0]), *words[1:]] if named else [],
-            "executable": ELSEWHERE,
-            "first_traces": behaviour(recorder.columns(), recorder.sites),
-            "files": {},
-        }
+
+def identity_elsewhere(setup: Setup, session: Session) -> dict[str, Any]:
+    """Of a simulator whose files are on another machine: it is known by its first traces."""
+    words = setup.command
+    named = setup.listen is None or words != (setup.listen.endpoint,)
+    config = setup.run_config(0, _FIRST_TRACES, RunFlag.PROPOSE_PRIOR | RunFlag.RECORD_PRIORS)
+    recorder = Recorder(_FIRST_TRACES, "zero", NoProgress(), seed=0)
+    Processes.one_run(session, config, PriorProposer(), recorder, None)
+    return {
+        "command": [os.path.basename(words[0]), *words[1:]] if named else [],
+        "executable": ELSEWHERE,
+        "first_traces": behaviour(recorder.columns(), recorder.sites),
+        "files": {},
+    }

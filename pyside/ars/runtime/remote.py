@@ -157,6 +157,15 @@ class Visitor:
             verdict = (b"200", b"OK") if known else (b"400", b"this key is not known here")
             self._zap.send_multipart([version, request, *verdict, b"", b""])
 
+    @property
+    def full(self) -> bool:
+        """Whether the door is shut for now: a reception has all the simulators that it wants."""
+        return self._door.full
+
+    @full.setter
+    def full(self, full: bool) -> None:
+        self._door.full = full
+
     def refused(self, why: object) -> None:
         """Says so in the log, but not ten thousand times."""
         self._refused += 1

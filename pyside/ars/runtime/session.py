@@ -23,6 +23,7 @@ from ars.runtime.interrupts import Interrupts
 from ars.runtime.launch import Family
 from ars.runtime.link import Link
 from ars.runtime.peer import Peer
+from ars.runtime.reception import Guest, Line
 from ars.runtime.remote import Listen, Visitor
 from ars.runtime.run_summary import RunSummary
 from ars.wire import Done, Hello, RunConfig, SiteTable
@@ -57,12 +58,14 @@ class Session:
         show_stdout: bool = False,
         sites: Sequence[Site] = (),
         listen: Listen | None = None,
+        guest: Guest | None = None,
         closing: threading.Event | None = None,
         stop: Callable[[], object] | None = None,
     ) -> None:
         """``sites``: those that an earlier family of the same simulator had; they keep their ids. ``listen``: the
-        simulator is not started, but awaited there. ``closing``: once set, the handshake or the run ends
-        with RunInterrupted. ``stop``: sets it, and waits for the thread that runs; for the end of the interpreter."""
+        simulator is not started, but awaited there. ``guest``: it has come already. ``closing``: once set, the
+        handshake or the run ends with RunInterrupted. ``stop``: sets it, and waits for the thread that runs; for the
+        end of the interpreter."""
         self.sites = SiteTable(sites)
         self._owner = os.getpid()
         self._run = 0
@@ -72,15 +75,19 @@ class Session:
         self.summary: RunSummary | None = None  # of the last run, whatever ended it
         self._link = Link(stop or self._closing.set)
         self._family: Peer
+        self._socket: zmq.Socket[bytes] | Line
         try:
-            self._socket = self._open_socket()
-            if listen is not None:
-                self._family = Visitor(self._link, self._socket, listen)
+            if guest is not None:
+                self._socket, self._family = guest.line, guest
             else:
-                self._family = Family(
-                    command, workers=workers, env=env, cwd=cwd, show_stdout=show_stdout, before_start=self._socket.bind
-                )
-                self._link.at_end(self._family.end)  # a visitor's processes are not ours to end
+                self._socket = socket = self._open_socket()
+                if listen is not None:
+                    self._family = Visitor(self._link, socket, listen)
+                else:
+                    self._family = Family(
+                        command, workers=workers, env=env, cwd=cwd, show_stdout=show_stdout, before_start=socket.bind
+                    )
+                    self._link.at_end(self._family.end)  # a visitor's processes are not ours to end
         except BaseException:
             self._link.close()
             raise

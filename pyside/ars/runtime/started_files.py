@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +15,27 @@ from ars.runtime.setup import Setup
 from ars.store.executable import Program, loaded_files, read_program
 from ars.store.identity import differences
 
-__all__ = ["StartedFiles", "check_same"]
+__all__ = ["Executable", "StartedFiles", "check_same"]
+
+
+class Executable:
+    """The executable as this machine has it. It is read again only if another file is there, or it has changed."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._known: tuple[tuple[object, ...], str] = ((), "")
+
+    def digest(self) -> str:
+        """SHA-256 of its content. Raises LaunchError or OSError if there is none that can be started."""
+        setup = self._setup
+        path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
+        with open(path, "rb") as file:
+            about = os.fstat(file.fileno())
+            # ctime: a file that was copied over keeps its inode, and may get its size and time of before
+            key = (path, about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+            if key != self._known[0]:
+                self._known = (key, hashlib.file_digest(file, "sha256").hexdigest())
+        return self._known[1]
 
 
 def check_same(expected: Mapping[str, Any], found: Mapping[str, Any] | None) -> None:

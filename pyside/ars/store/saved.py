@@ -9,6 +9,7 @@ variable. A variable without elements is left out. The attribute ``about_crc32``
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -32,7 +33,7 @@ from ars.store.files import not_written
 from ars.store.older import unknown
 
 if TYPE_CHECKING:
-    from ars.posterior import Posterior
+    from ars.posterior import Posterior, Traces
 
 __all__ = ["SUFFIXES", "check_netcdf", "load", "save", "whole_file"]
 
@@ -63,11 +64,13 @@ def check_netcdf() -> None:
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 
-def save(post: Posterior, path: str | os.PathLike[str]) -> None:
+def save(
+    post: Posterior, path: str | os.PathLike[str], predicted: Traces | None = None, prior: Traces | None = None
+) -> None:
     """``Posterior.save``."""
     target = Path(path)
     writers: dict[str, Callable[[Posterior, Path], None]] = {
-        ".nc": _write_nc,
+        ".nc": functools.partial(_write_nc, predicted=predicted, prior=prior),
         ".npz": export.write_npz,
         ".csv": export.write_csv,
     }
@@ -93,10 +96,10 @@ def whole_file(target: Path) -> Iterator[Path]:
         raise not_written(target, error) from error
 
 
-def _write_nc(post: Posterior, path: Path) -> None:
+def _write_nc(post: Posterior, path: Path, *, predicted: Traces | None, prior: Traces | None) -> None:
     import xarray
 
-    tree = export.to_datatree(post, None, 0)
+    tree = export.to_datatree(post, None, 0, predicted, prior)
     variables, attributes = _packed(post)
     tree[_GROUP] = xarray.DataTree(
         xarray.Dataset(
@@ -216,7 +219,8 @@ def _unpacked(cls: type[_P], source: Path, variables: Mapping[str, Array], about
     if unknown := sorted(set(about["run"]) - set(RunInfo._fields)):
         raise StorageError(f"{source} is of a newer version of libars: this one does not know {', '.join(unknown)}")
     lists = {name: tuple(about["run"].get(name, ())) for name in ("simulator", "exact")}
-    run = RunInfo(**{**about["run"], **lists})
+    ranges = tuple((int(first), int(count)) for first, count in about["run"].get("ranges", ()))
+    run = RunInfo(**{**about["run"], **lists, "ranges": ranges})
     budget_of(run)  # raises ValueError if it is not one
     observed: dict[str, npt.NDArray[np.float64]] = {}
     begin = 0

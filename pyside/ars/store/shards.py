@@ -23,25 +23,49 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from ars._native import DTYPES, DistKind, SiteKind
-from ars.arguments import ON_FAILURE, OnFailure, check_on_failure, integer, number_of_traces, seed_or_random
-from ars.columns import Array, Columns, Integers, Site, offsets, take, trace_of
+from ars.arguments import (
+    ON_FAILURE,
+    OnFailure,
+    check_on_failure,
+    first_of,
+    integer,
+    number_of_traces,
+    seed_or_random,
+)
+from ars.columns import Array, Columns, Integers, Site, take
 from ars.errors import ShardError, StorageError
 from ars.progress import Progress, make_progress
+from ars.store.features import Features, features_of, unlike
 from ars.store.files import Bytes, parse_json, write_whole
 from ars.store.older import unknown
 
 if TYPE_CHECKING:
     from ars.simulator import Simulator
 
-__all__ = ["SHARD_TRACES", "Recording", "decode_shard", "encode_shard", "only_writer", "record", "shard_header"]
+__all__ = [
+    "FORMAT",
+    "INDEX",
+    "MERGED",
+    "SHARD_TRACES",
+    "Recording",
+    "Shard",
+    "decode_shard",
+    "encode_shard",
+    "named",
+    "only_writer",
+    "read_index",
+    "record",
+    "shard_header",
+]
 
 FORMAT: Final = "ars-traces"
 SHARD_TRACES: Final = 16_384  # per file
 VERSION: Final = 1
+MERGED: Final = 2  # version of an index that refers to other recordings and has no shards
 _MAGIC: Final = b"ARSTRACE"
 _LEAD: Final = struct.Struct("<8sII")
 _ALIGN: Final = 64
-_INDEX: Final = "index.json"
+INDEX: Final = "index.json"
 _ITEMS: Final = {
     "traces": DTYPES["trace"],
     "samples": DTYPES["sample"],
@@ -108,7 +132,7 @@ def encode_shard(columns: Columns, sites: Sequence[Site], about: dict[str, Any])
 
 def _write_index(directory: Path, about: dict[str, Any], shards: Sequence[Shard]) -> None:
     index = {"format": FORMAT, "version": VERSION} | about | {"shards": [shard._asdict() for shard in shards]}
-    write_whole(directory / _INDEX, [json.dumps(index, indent=1).encode()])
+    write_whole(directory / INDEX, [json.dumps(index, indent=1).encode()])
 
 
 @contextlib.contextmanager
@@ -133,12 +157,14 @@ def record(
     seed: int | None = None,
     shard_traces: int = SHARD_TRACES,
     max_rejected: int = 0,
+    first_trace: int | None = None,
     on_failure: OnFailure = ON_FAILURE,
     progress: bool | Progress | None = None,
 ) -> Recording:
     """Draws prior traces until the folder holds n, and writes them to disk in shards.
 
     max_rejected: also what the rejected tries of every loop entry drew, up to so many of them, for train_on="all".
+    first_trace: the number of the folder's first trace (default: that of the folder, 0 for a new one).
 
     A folder that holds some already is continued, with its seed. A shard is there whole or not at all, whatever
     happens; what is in the folder can be read while more is recorded.
@@ -146,6 +172,7 @@ def record(
     n = number_of_traces(n)
     shard_traces = integer("shard_traces", shard_traces, 1, 2**30)
     max_rejected = integer("max_rejected", max_rejected, 0, 2**31)
+    first_trace = None if first_trace is None else first_of("first_trace", first_trace, n)
     check_on_failure(on_failure)
     folder = Path(directory)
     try:
@@ -157,37 +184,45 @@ def record(
     with only_writer(folder), contextlib.closing(shown), contextlib.ExitStack() as stack:
         for left in folder.glob(".*.tmp"):  # of a recording that was killed
             left.unlink(missing_ok=True)
-        about, shards = _continued(sim, folder, seed, max_rejected)
+        about, shards = _continued(sim, folder, seed, max_rejected, first_trace)
+        drawn = {name: about[name] for name in ("command", "seed", "max_rejected")}
         done = sum(shard.requested for shard in shards)
         unchecked = bool(shards)
-        ranges = [(first, min(shard_traces, n - first)) for first in range(done, n, shard_traces)]
+        starts = range(done, n, shard_traces)
+        ranges = [(about["first_trace"] + start, min(shard_traces, n - start)) for start in starts]
         options: dict[str, Any] = {"on_failure": on_failure, "max_rejected": max_rejected, "lease": lease}
         chunks = stack.enter_context(contextlib.closing(sim._prior_chunks(about["seed"], ranges, **options)))
-        for (_, count), (columns, sites) in zip(ranges, chunks, strict=True):
+        for (first, count), (columns, sites) in zip(ranges, chunks, strict=True):
             kept = take(columns, np.flatnonzero(columns.traces["failure"] == 0))
             if unchecked:
                 Recording(folder).check_simulator(kept, sites)
                 unchecked = False
             name = f"traces-{len(shards):06d}.ars"
-            mine = about | {"first_trace": done, "requested": count}
-            parts = encode_shard(kept, sites, mine)
+            parts = encode_shard(kept, sites, drawn | {"first_trace": first, "requested": count})
             write_whole(folder / name, parts)
             size = sum(memoryview(part).nbytes for part in parts)
-            shards.append(Shard(name, done, count, len(kept.traces), size))
+            shards.append(Shard(name, first, count, len(kept.traces), size))
             _write_index(folder, about, shards)
             done += count
             shown.update(min(done, n), n)
     return Recording(folder)
 
 
-def _continued(sim: Simulator, folder: Path, seed: int | None, max_rejected: int) -> tuple[dict[str, Any], list[Shard]]:
+def _continued(
+    sim: Simulator, folder: Path, seed: int | None, max_rejected: int, first_trace: int | None
+) -> tuple[dict[str, Any], list[Shard]]:
     """The recording that the folder holds, or a new one."""
-    if not (folder / _INDEX).exists():
-        return {"command": list(sim.command), "seed": seed_or_random(seed), "max_rejected": max_rejected}, []
+    executable = sim._processes.executable
+    if not (folder / INDEX).exists():
+        return {
+            "command": list(sim.command),
+            "seed": seed_or_random(seed),
+            "max_rejected": max_rejected,
+            "first_trace": first_trace or 0,
+            "executable": executable,
+        }, []
     there = Recording(folder)
-    mine = (os.path.basename(sim.command[0]), *sim.command[1:])
-    theirs = (os.path.basename(there.command[0]), *there.command[1:])
-    if mine != theirs:
+    if named(sim.command) != named(there.command):
         raise ShardError(
             f"{folder} holds traces of {shlex.join(there.command)}, not of {shlex.join(sim.command)}: use another "
             "folder"
@@ -201,11 +236,44 @@ def _continued(sim: Simulator, folder: Path, seed: int | None, max_rejected: int
             f"{folder} was recorded with max_rejected={there.max_rejected}, not {max_rejected}: give the same, or use "
             "another folder"
         )
-    about = {"command": list(there.command), "seed": there.seed, "max_rejected": there.max_rejected}
-    return about, list(there.shards)
+    if first_trace is not None and first_trace != there.first_trace:
+        raise ShardError(
+            f"{folder} begins with trace {there.first_trace}, not {first_trace}: leave first_trace out, or use another "
+            "folder"
+        )
+    return {
+        "command": list(there.command),
+        "seed": there.seed,
+        "max_rejected": there.max_rejected,
+        "first_trace": there.first_trace,
+        "executable": there.executable if executable in ("", there.executable) else "",  # of two builds: of neither
+    }, list(there.shards)
+
+
+def named(command: Sequence[str]) -> tuple[str, ...]:
+    """A command line without the folder of its executable, which may lie elsewhere on another machine."""
+    return (os.path.basename(command[0]), *command[1:])
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_index(directory: Path) -> dict[str, Any]:
+    """What the folder says about its traces, if it is of a version that can be read here."""
+    path = directory / INDEX
+    try:
+        index = parse_json(path.read_bytes())
+    except FileNotFoundError:
+        raise ShardError(f"{directory} holds no recorded traces: there is no {INDEX}") from None
+    except OSError as error:
+        raise ShardError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ShardError(f"{path} is damaged: {error}") from error
+    if not isinstance(index, dict) or index.get("format") != FORMAT:
+        raise ShardError(f"{path} is not the index of recorded traces")
+    if index.get("version") not in (VERSION, MERGED):
+        raise ShardError(f"{path} has version {index.get('version')!r}, this program reads {VERSION}: update ars")
+    return index
 
 
 class Recording:
@@ -213,31 +281,22 @@ class Recording:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
-        index = self._read_index()
+        index = read_index(self.directory)
+        if index["version"] == MERGED:
+            raise ShardError(
+                f"{self.directory} refers to other recordings, and has no traces of its own: use one of them, or "
+                "another folder"
+            )
         try:
             self.seed = int(index["seed"])
             self.max_rejected = int(index.get("max_rejected", 0))  # 0: the traces have no rejected tries
+            self.first_trace = int(index.get("first_trace", 0))
+            self.executable = str(index.get("executable", ""))  # SHA-256; "": not known
             self.command: tuple[str, ...] = tuple(str(word) for word in index["command"])
             self.shards: tuple[Shard, ...] = tuple(Shard(**shard) for shard in index["shards"])
         except (KeyError, TypeError, ValueError) as error:
-            raise ShardError(f"{self.directory / _INDEX} is damaged: {error!r}") from error
+            raise ShardError(f"{self.directory / INDEX} is damaged: {error!r}") from error
         self._checked: set[str] = set()
-
-    def _read_index(self) -> dict[str, Any]:
-        path = self.directory / _INDEX
-        try:
-            index = parse_json(path.read_bytes())
-        except FileNotFoundError:
-            raise ShardError(f"{self.directory} holds no recorded traces: there is no {_INDEX}") from None
-        except OSError as error:
-            raise ShardError(f"{path} cannot be read: {error.strerror}") from error
-        except ValueError as error:
-            raise ShardError(f"{path} is damaged: {error}") from error
-        if not isinstance(index, dict) or index.get("format") != FORMAT:
-            raise ShardError(f"{path} is not the index of recorded traces")
-        if index.get("version") != VERSION:
-            raise ShardError(f"{path} has version {index.get('version')!r}, this program reads {VERSION}: update ars")
-        return index
 
     @property
     def traces(self) -> int:
@@ -251,6 +310,10 @@ class Recording:
         return (
             f"<Recording {self.directory}: {self.traces:,} traces of {shlex.join(self.command)} in {len(self)} shards>"
         )
+
+    def about(self) -> dict[str, Any]:
+        """Where the traces are, for JSON."""
+        return {"directory": str(self.directory.resolve())}
 
     def load(self, shard: int) -> tuple[Columns, tuple[Site, ...]]:
         """The traces of one shard, mapped into memory, and its table of sites."""
@@ -320,63 +383,19 @@ class Recording:
 
     # ---- whose traces ------------------------------------------------------------------------------------------------
 
-    def check_simulator(self, columns: Columns, sites: Sequence[Site], often: float = 0.1) -> None:
+    def check_simulator(self, columns: Columns, sites: Sequence[Site]) -> None:
         """Compares with some traces of a simulator: what most traces of one have must be in the other, with the same
         kind of distribution. Raises a ShardError that lists what does not match."""
-        recorded = _features(*self.load(0))
-        fresh = _features(columns, sites)
-        wrong = []
-        for key in sorted(recorded.keys() | fresh.keys()):
-            here, there = recorded.get(key), fresh.get(key)
-            what = f"{key[0].name.lower()} {key[1]!r}"
-            if there is None:
-                if here is not None and here.share > often:
-                    wrong.append(f"{what} is in the folder, not in the simulator")
-            elif here is None:
-                if there.share > often:
-                    wrong.append(f"{what} is in the simulator, not in the folder")
-            elif here.dist is not there.dist:
-                wrong.append(f"{what} is {_name(here.dist)} in the folder, {_name(there.dist)} in the simulator")
-            elif here.size != there.size and key[0] is SiteKind.OBSERVE:
-                wrong.append(f"{what} has {here.size} numbers in the folder, {there.size} in the simulator")
+        wrong = unlike(self.features(), features_of(columns, sites), "the folder", "the simulator")
         if wrong:
-            more = f"\n  ... and {len(wrong) - 20} more" if len(wrong) > 20 else ""
             raise ShardError(
                 f"{self.directory} holds traces of another simulator ({shlex.join(self.command)}):\n  "
-                + "\n  ".join(wrong[:20])
-                + more
+                + "\n  ".join(wrong)
             )
 
-
-def _name(dist: DistKind | None) -> str:
-    return dist.name if dist else "of no distribution"
-
-
-class _Feature(NamedTuple):
-    dist: DistKind | None
-    share: float  # of the traces that have it
-    size: int  # most numbers of an observation in a trace
-
-
-def _features(columns: Columns, sites: Sequence[Site]) -> dict[tuple[SiteKind, str], _Feature]:
-    """Which latents and observations the traces have, and how often."""
-    where = offsets(columns)
-    found: dict[tuple[SiteKind, str], _Feature] = {}
-    rows = max(len(columns.traces), 1)
-    for site in sites:
-        if site.kind not in (SiteKind.SAMPLE, SiteKind.OBSERVE):
-            continue
-        items, starts = (
-            (columns.samples, where.samples) if site.kind is SiteKind.SAMPLE else (columns.observes, where.observes)
-        )
-        index = np.flatnonzero(items["site"] == site.id)
-        traces = trace_of(starts, index)
-        size = 0
-        if site.kind is SiteKind.OBSERVE and len(index):
-            size = int(np.bincount(traces, weights=items["n"][index]).max())
-        if len(index):
-            found[site.kind, site.address] = _Feature(site.dist, len(np.unique(traces)) / rows, size)
-    return found
+    def features(self) -> Features:
+        """Which latents and observations the traces of the first shard have, and how often."""
+        return features_of(*self.load(0))
 
 
 def shard_header(whole: memoryview) -> dict[str, Any]:

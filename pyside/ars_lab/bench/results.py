@@ -69,9 +69,10 @@ class Report:
     measurements: list[Measurement] = field(default_factory=list)
     made: str = ""
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def to_dict(self) -> dict[str, Any]:
+        """The content of the file, for JSON."""
         made = self.made or dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        content = {
+        return {
             "format": FORMAT,
             "version": VERSION,
             "made": made,
@@ -79,7 +80,9 @@ class Report:
             "options": self.options,
             "measurements": [asdict(m) for m in self.measurements],
         }
-        write_whole(path, [(json.dumps(content, indent=1, allow_nan=False) + "\n").encode()])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        write_whole(path, [(json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n").encode()])
 
 
 _FIELDS: dict[str, type | tuple[type, ...]] = {

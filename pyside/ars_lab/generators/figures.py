@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["detector_figure", "posterior_figure", "save_png"]
 
 _LINES = (("blue", "-"), ("vermillion", "--"), ("green", ":"))
-_BINS = 36
+_BINS = 30
 
 
 def posterior_figure(generator: Generator, result: Result) -> Figure:
@@ -56,9 +56,7 @@ def posterior_figure(generator: Generator, result: Result) -> Figure:
 
 def _panel(axes: Axes, result: Result, name: str, scale: float, span: tuple[float, float]) -> None:
     edges = np.linspace(*span, _BINS + 1).tolist()
-    axes.hist(
-        scale * result.prior[name], edges, density=True, color="0.85", label="prior (before)", histtype="stepfilled"
-    )
+    axes.hist(scale * result.prior[name], edges, density=True, color="0.85", label="prior", histtype="stepfilled")
     for method, (colour, line) in zip(result.methods, _LINES, strict=True):
         values, weights = scale * method.draws[name], method.weights()
         # shares of all draws, also of those outside of the plot: densities can then be compared

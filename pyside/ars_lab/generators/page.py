@@ -136,9 +136,11 @@ def _loops(result: Result) -> str:
 
 def _about(result: Result) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in result.about.items() if name != "machine")
+    refined = f", and refined in {result.refine_seconds / 60:.1f} minutes" if result.refine_seconds else ""
     return (
         f"The network was trained on {result.train_traces:,} traces of the prior in "
-        f"{result.train_seconds / 60:.1f} minutes. "
+        f"{result.train_seconds / 60:.1f} minutes{refined}. "
+        f"Everything together took {result.seconds / 60:.0f} minutes. "
         f"{versions}. {result.about['machine']}; other programs were running."
     )
 

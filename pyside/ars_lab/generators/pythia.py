@@ -276,16 +276,18 @@ def generator() -> Generator:
         prepare=build,
         quantities=(
             Quantity("energy", "tau energy", "GeV", 20, 80),
-            Quantity("x", "slope x", "mrad", -150, 150, 1000),
-            Quantity("y", "slope y", "mrad", -150, 150, 1000),
+            Quantity("x", "slope x", "mrad", -120, 120, 1000),
+            Quantity("y", "slope y", "mrad", -120, 120, 1000),
         ),
         seed=1,
         trace=62,
         full=Size(
             NetworkSettings(30_000, 32, batch_size=128, components=5),
-            traces=5000,
-            traces_prior=20_000,
-            steps=1000,
+            traces=20_000,
+            traces_prior=100_000,
+            steps=2000,
+            warmup=500,
+            refine=ars.RefineConfig(rounds=4, traces=4000, effective=500, steps=200),
         ),
         quick=Size(
             NetworkSettings(2_000, 16, batch_size=64, components=3),

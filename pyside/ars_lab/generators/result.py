@@ -103,6 +103,8 @@ class Result:
     about: Mapping[str, str]  # versions, machine
     train_seconds: float
     train_traces: int
+    refine_seconds: float
+    seconds: float  # of all stages, whenever they were made
 
     @property
     def methods(self) -> tuple[Method, Method, Method]:

@@ -66,9 +66,11 @@ class Size:
     steps : int
         Draws that each Markov chain records.
     refine : RefineConfig, optional
-        Rounds that specialise the network to the observation (default: none).
+        Rounds that specialise the network to the observation, for ARS and the chains (default: none).
     chains : int
         Markov chains (default: 16).
+    warmup : int, optional
+        Steps of each chain before its first draw (default: half of ``steps``, at least 100).
     ess : float
         Effective traces that ARS and prior-in-loops must have (default: 200).
     budget : Budget or "auto"
@@ -81,6 +83,7 @@ class Size:
     steps: int
     refine: ars.RefineConfig | None = None
     chains: int = 16
+    warmup: int | None = None
     ess: float = 200.0
     budget: ars.Budget | Literal["auto"] = "auto"
 

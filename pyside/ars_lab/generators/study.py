@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import time
@@ -76,7 +77,20 @@ def study(generator: Generator, kitchen: Kitchen, *, quick: bool, seed: int) -> 
         "libars": str(machine["libars"]),
         "machine": f"{machine['cores']} cores, {machine['processor']}",
     }
-    return Result(observation, prior, by_ars, by_prior, chains, loops, checks, about, network.seconds, network.traces)
+    return Result(
+        observation,
+        prior,
+        by_ars,
+        by_prior,
+        chains,
+        loops,
+        checks,
+        about,
+        network.seconds,
+        network.traces,
+        work.took.get("refined", 0.0),
+        work.seconds,
+    )
 
 
 def _settings(built: Built, **more: Any) -> dict[str, Any]:
@@ -135,36 +149,30 @@ class _Stages:
         data = {name: values.tolist() for name, values in self.observation.data.items()}
         return _settings(self.built, data=data, network=self.network.about, names=self.names, **more)
 
-    def proposals(self, in_loops: Literal["proposal", "prior"]) -> ars.Network:
+    @functools.cached_property
+    def refined(self) -> ars.Network:
         """The network, specialised to the observation if the size says so."""
         if self.size.refine is None:
             return self.network.network
-        config, path = self.size.refine, self.work.path(f"refined-{in_loops}", ".safetensors")
+        config, path = self.size.refine, self.work.path("refined", ".safetensors")
 
         def make(seed: int) -> Arrays:
-            self.work.reporter.say(f"refining the network ({in_loops} inside loops)")
+            self.work.reporter.say("refining the network")
             began = time.monotonic()
-            self.simulator.posterior(
-                self.observation.data,
-                1000,
-                network=self.network.network,
-                refine=config,
-                in_loops=in_loops,
-                refined_out=path,
-                seed=seed,
-            )
+            self.network.network.refine(self.simulator, self.observation.data, config=config, seed=seed, out=path)
             return {"seconds": np.array(time.monotonic() - began)}
 
-        settings = self.settings(refine=dataclasses.asdict(config))
-        self.work.arrays(f"refined-{in_loops}", settings, make)
+        self.work.arrays("refined", self.settings(refine=dataclasses.asdict(config)), make)
         if not path.exists():  # its stage is there, but it is not
-            make(self.work.seed_of(f"refined-{in_loops}"))
+            make(self.work.seed_of("refined"))
         return ars.Network.load(path)
 
     def weighted(self, in_loops: Literal["proposal", "prior"], traces: int) -> tuple[Method, list[Loop]]:
-        """Weighted traces, by ARS or with the prior inside loops."""
-        network = self.proposals(in_loops)
-        label = "ARS" if in_loops == "proposal" else "prior in loops"
+        """Weighted traces: by ARS with the refined network, or with the prior inside loops and the first network."""
+        by_ars = in_loops == "proposal"
+        network = self.refined if by_ars else self.network.network
+        refine = _plain(self.size.refine) if by_ars else None
+        label = "ARS" if by_ars else "prior in loops"
         budget = self.size.budget
 
         def make(seed: int) -> Arrays:
@@ -190,7 +198,7 @@ class _Stages:
             draws = {f"draws:{name}": post[name] for name in self.names}
             return {"about": np.array(json.dumps(about)), "log_weights": post.log_weights(), **draws}
 
-        settings = self.settings(traces=traces, in_loops=in_loops, refine=_plain(self.size.refine), budget=repr(budget))
+        settings = self.settings(traces=traces, in_loops=in_loops, refine=refine, budget=repr(budget))
         found = self.work.arrays(f"posterior-{in_loops}", settings, make)
         about = json.loads(str(found["about"]))
         draws = {name: found[f"draws:{name}"] for name in self.names}
@@ -212,8 +220,9 @@ class _Stages:
         return method, [Loop(**each) for each in about["loops"]]
 
     def chains(self) -> Method:
-        """Markov chains."""
-        steps, number = self.size.steps, self.size.chains
+        """Markov chains, with moves that draw from the refined network."""
+        steps, number, warmup = self.size.steps, self.size.chains, self.size.warmup
+        network = self.refined
 
         def make(seed: int) -> Arrays:
             self.work.reporter.say(f"{number} Markov chains of {steps:,} draws")
@@ -222,8 +231,9 @@ class _Stages:
                 self.observation.data,
                 steps,
                 number,
-                self.network.network,
+                network,
                 seed=seed,
+                warmup=warmup,
                 progress=self.work.reporter.progress("steps of the chains"),
             )
             about = {
@@ -234,7 +244,8 @@ class _Stages:
             }
             return {"about": np.array(json.dumps(about)), **{f"draws:{name}": chains[name] for name in self.names}}
 
-        found = self.work.arrays("chains", self.settings(steps=steps, chains=number), make)
+        settings = self.settings(steps=steps, chains=number, warmup=warmup, refine=_plain(self.size.refine))
+        found = self.work.arrays("chains", settings, make)
         about = json.loads(str(found["about"]))
         draws = {name: found[f"draws:{name}"].ravel() for name in self.names}
         estimates = {

@@ -18,8 +18,8 @@ from ars._native import N_PARAMS, DistKind
 from ars.config import NetworkConfig
 from ars.network.model import features
 from ars.network.model.attention import SeriesReaders, series_of
-from ars.network.model.embeddings import ObservationEncoder
-from ars.network.model.heads import HEADS, HeadSettings, Proposal
+from ars.network.model.embeddings import ObservationEncoder, Standardiser
+from ars.network.model.heads import HEADS, HeadSettings, Proposal, divided
 from ars.network.model.inputs import Inputs, distinct
 from ars.network.model.layers import FamilyHead, PairLayers
 from ars.network.model.proposals import prior_log_probs
@@ -145,7 +145,8 @@ class ProposalNetwork(nn.Module):
 
     @property
     def _settings(self) -> HeadSettings:
-        return HeadSettings(self.config.components, self.categories.num_embeddings - 1, self.config.defensive)
+        c = self.config
+        return HeadSettings(c.components, self.categories.num_embeddings - 1, c.defensive, c.wrap == "auto")
 
     def initial_state(self, rows: int) -> State:
         """The state at the start of a trace, once per row."""
@@ -223,6 +224,10 @@ class ProposalNetwork(nn.Module):
         self.observer.learn(observation)
         self.series.learn(observation)
 
+    def knows_scales(self) -> bool:
+        """Whether enough data have been seen, so that ``learn_scales`` changes nothing."""
+        return all(module.known() for module in self.modules() if isinstance(module, Standardiser))
+
     def observe(self, observation: Mapping[str, Tensor]) -> Tensor:
         """What is to be known of data, name -> [B, *shape]: their embedding and the tokens of series, [B, E + tokens].
         Without observations, one row that serves all."""
@@ -284,12 +289,14 @@ class ProposalNetwork(nn.Module):
         """What a step sees of the latents drawn before, and of the pairs that they make with earlier ones, [n, V]."""
         site, value, prior = before
         kind = self.kinds[site + 1]
-        seen = features.value_features(kind, prior, value)
+        drawn = (kind, prior, value)
+        seen = features.value_features(drawn, wrap=self._settings.wrap)
         category = self._category_rows(kind, value)
         described = torch.cat([seen, self.categories(category), self.sites(site + 1)], dim=-1)
         if self.pairs is None or earlier is None:
             return torch.cat([seen, self.value(described)], dim=-1)
-        pair = features.pair_features((self.kinds[earlier[0] + 1], earlier[2], earlier[1]), (kind, prior, value))
+        first = (self.kinds[earlier[0] + 1], earlier[2], earlier[1])
+        pair = features.pair_features(first, drawn, wrap=self._settings.wrap)
         hidden = self.value[0](described) + self.pairs.hidden(pair)
         return torch.cat([seen, self.value[1:](hidden) + self.pairs.last(pair)], dim=-1)
 
@@ -341,7 +348,12 @@ class ProposalNetwork(nn.Module):
             probabilities = None
             if family is DistKind.CATEGORICAL and categories is not None:
                 probabilities = categories[rows]
-            yield rows, HEADS[family].build(raw, prior[rows].to(torch.float64), probabilities, self._settings)
+            asked = prior[rows].to(torch.float64)
+            for head, some in divided(family, asked, self._settings):
+                if some is None:
+                    yield rows, head.build(raw, asked, probabilities, self._settings)
+                else:
+                    yield rows[some], head.build(raw[some], asked[some], None, self._settings)
 
     def propose(self, out: Tensor, site: Tensor, prior: Tensor, categories: Tensor | None) -> list[Group]:
         """Proposals for n rows: out [n, output_dim], site [n], prior [n, 4], categories [n, C] or None.

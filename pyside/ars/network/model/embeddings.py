@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ars.errors import EmbeddingError, ObservationShapeError
 
-__all__ = ["CALIBRATION_ROWS", "ObservationEncoder"]
+__all__ = ["CALIBRATION_ROWS", "ObservationEncoder", "Standardiser"]
 
 CALIBRATION_ROWS: Final = 20_000  # rows from which the scale of an observation is learnt
 _FINE_UP_TO: Final = 32  # an observation of at most so many numbers is also seen through fast waves
@@ -35,12 +35,16 @@ class Standardiser(nn.Module):
         self.register_buffer("second", torch.ones(shape, dtype=torch.float64))  # mean of squared distances
         self.register_buffer("rows", torch.zeros((), dtype=torch.int64))
 
+    def known(self) -> bool:
+        """Whether enough rows have been seen."""
+        return int(self.rows) >= CALIBRATION_ROWS
+
     @torch.no_grad()
     def learn(self, x: Tensor) -> None:
         """Takes rows [n, *shape] into account, unless enough have been seen. (Chan's update of mean and variance.)"""
-        seen = int(self.rows)
-        if seen >= CALIBRATION_ROWS or len(x) == 0:
+        if self.known() or len(x) == 0:
             return
+        seen = int(self.rows)
         x = x.to(torch.float64)
         axes = tuple(range(x.ndim - self.mean.ndim))
         mean = x.mean(dim=axes)

@@ -3,13 +3,13 @@
 A value is measured by its own prior: z is its distance from the middle in units of the spread, u its place in (0, 1).
 Smooth functions of both, some of them fast, let the next proposal depend on a value sharply. Two values drawn one after
 the other, from priors of about the same width, may be components of a vector: its azimuth and length are features too.
+An angle may be seen by its sines and cosines alone, so that nothing jumps where the circle closes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -25,21 +25,24 @@ _PERIODS: Final = (2.0, 4.0, 8.0, 16.0)
 INSTANCE_FEATURES: Final = 2 + 2 * len(_PERIODS)
 
 
-def value_features(kind: Tensor, prior: Tensor, value: Tensor) -> Tensor:
-    """Features [n, VALUE_FEATURES] of values [n] drawn from priors of these kinds; 0 for kind 0, no value."""
-    columns = (kind, prior.to(torch.float64), value.to(torch.float64))
-    found = kernels.value_features(*(column.cpu().numpy() for column in columns))
-    return torch.from_numpy(found).to(value.device)
+Drawn: TypeAlias = tuple[Tensor, Tensor, Tensor]  # kinds and parameters of priors, and values: [n], [n, 4], [n]
 
 
-def pair_features(first: Sequence[Tensor], second: Sequence[Tensor]) -> Tensor:
-    """Features [n, PAIR_FEATURES] of values drawn one after the other; 0 where they are no pair. Each is given by the
-    kind and parameters of its prior, and its value: [n], [n, 4], [n]."""
-    each = [
-        (kind.cpu().numpy(), prior.to(torch.float64).cpu().numpy(), value.to(torch.float64).cpu().numpy())
-        for kind, prior, value in (first, second)
-    ]
-    return torch.from_numpy(kernels.pair_features(*each)).to(second[2].device)
+def value_features(drawn: Drawn, *, wrap: bool) -> Tensor:
+    """Features [n, VALUE_FEATURES] of values; 0 for kind 0, no value. ``wrap``: those of an angle go around with it."""
+    return torch.from_numpy(kernels.value_features(_arrays(drawn), wrap=wrap)).to(drawn[2].device)
+
+
+def pair_features(first: Drawn, second: Drawn, *, wrap: bool) -> Tensor:
+    """Features [n, PAIR_FEATURES] of values drawn one after the other; 0 where they are no pair, and with ``wrap``
+    where one of them is an angle."""
+    found = kernels.pair_features(_arrays(first), _arrays(second), wrap=wrap)
+    return torch.from_numpy(found).to(second[2].device)
+
+
+def _arrays(drawn: Drawn) -> kernels.DrawnValues:
+    kind, prior, value = drawn
+    return kind.cpu().numpy(), prior.to(torch.float64).cpu().numpy(), value.to(torch.float64).cpu().numpy()
 
 
 def prior_features(prior: Tensor) -> Tensor:

@@ -12,30 +12,21 @@ from the same ones: the C code, given those bytes, finds the same density.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad, softplus
+from torch.nn.functional import pad
 
-from ars._native import MAX_COMPONENTS, N_PARAMS, DistKind
-from ars.network.model.proposals import (
-    BernoulliProposal,
-    CategoricalProposal,
-    MixtureProposal,
-    Proposal,
-)
+from ars._native import MAX_COMPONENTS, DistKind
+from ars.network.model.angles import WrappedHead, is_angle
+from ars.network.model.mixtures import NARROWEST, HeadSettings, bounded, columns_of, grid, mixture, split
+from ars.network.model.proposals import BernoulliProposal, CategoricalProposal, Proposal
 
-__all__ = ["HEADS", "Head", "HeadSettings", "Proposal"]
-
-
-class HeadSettings(NamedTuple):
-    components: int  # of a mixture, the prior's not counted
-    categories: int  # of the widest Categorical
-    defensive: float  # the prior's share in every proposal
+__all__ = ["HEADS", "Head", "HeadSettings", "Proposal", "divided"]
 
 
 class Head(Protocol):
@@ -49,44 +40,6 @@ class Head(Protocol):
 
     def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> Proposal:
         """raw [n, size], prior float64 [n, 4], categories [n, C] -> proposals."""
-
-
-# ---- what heads are made of ----------------------------------------------------------------------------------------
-
-
-def _bounded(x: Tensor, low: float, high: float) -> Tensor:
-    """x, bent smoothly so that it stays between the two; unchanged where both are some units away."""
-    return high - softplus(high - low - softplus(x - low))
-
-
-def _split(raw: Tensor, parts: int) -> tuple[Tensor, ...]:
-    return raw.chunk(parts, dim=-1)
-
-
-def _grid(components: int) -> Tensor:
-    """Probabilities in the middles of equal shares."""
-    return (torch.arange(components, dtype=torch.float64) + 0.5) / components
-
-
-def _params(*columns: Tensor) -> Tensor:
-    """[n, K, 4] from up to four of [n, K] or what broadcasts to it."""
-    columns = torch.broadcast_tensors(*columns)
-    return pad(torch.stack(columns, dim=-1), (0, 4 - len(columns)))
-
-
-def _mixture(
-    logits: Tensor, parts: Sequence[tuple[DistKind, Tensor]], prior_kind: DistKind, prior: Tensor, share: float
-) -> MixtureProposal:
-    """The parts under softmax weights, and the prior with its share."""
-    log_weights = torch.log_softmax(logits, dim=-1) + math.log1p(-share)
-    last = log_weights.new_full((len(log_weights), 1), math.log(share))
-    used = N_PARAMS[prior_kind]
-    prior_params = pad(prior[:, :used], (0, 4 - used)).unsqueeze(1)
-    return MixtureProposal(
-        torch.cat([log_weights, last], dim=-1),
-        torch.cat([*(params for _, params in parts), prior_params], dim=1),
-        (*((kind, params.shape[1]) for kind, params in parts), (prior_kind, 1)),
-    )
 
 
 @dataclass(frozen=True)
@@ -104,20 +57,20 @@ class _MixtureHead:
 
 # ---- location and scale: Normal, StudentT, LogNormal, Weibull, TruncatedNormal -------------------------------------
 
-_SCALE_BOUNDS: Final = (-16.0, 4.0)  # log of a component's width over its initial width
+_WIDEST: Final = 4.0  # log of a component's width over its initial width
 _STUDENT_SPREAD: Final = 0.6  # of the components' start, where a Normal's is 1
 
 
 def _normal_grid(components: int) -> tuple[Tensor, float]:
     """Where the components of a standard Normal start, and the width with which they make up its variance."""
-    z = torch.special.ndtri(_grid(components))
+    z = torch.special.ndtri(grid(components))
     return z, math.sqrt(1 - float((z * z).mean()))
 
 
 def _moved(raw: tuple[Tensor, ...], start: Tensor, unit: Tensor, width: float) -> tuple[Tensor, Tensor]:
     """Locations moved from their start in units of the prior's spread, and scales."""
     location = start + unit * raw[1]
-    scale = unit * width * torch.exp(_bounded(raw[2], *_SCALE_BOUNDS))
+    scale = unit * width * torch.exp(bounded(raw[2], NARROWEST, _WIDEST))
     return location, scale
 
 
@@ -126,11 +79,11 @@ class _NormalHead(_MixtureHead):
 
     def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> Proposal:
         del categories
-        parts = _split(raw, 3)
+        parts = split(raw, 3)
         z, width = _normal_grid(settings.components)
         mean, std = prior[:, 0:1], prior[:, 1:2]
         location, scale = _moved(parts, mean + std * z.to(raw.device), std, width)
-        return _mixture(parts[0], [(self.component, _params(location, scale))], self.kind, prior, settings.defensive)
+        return mixture(parts[0], [(self.component, columns_of(location, scale))], self.kind, prior, settings.defensive)
 
 
 class _StudentTHead(_MixtureHead):
@@ -139,13 +92,13 @@ class _StudentTHead(_MixtureHead):
 
     def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> Proposal:
         del categories
-        parts = _split(raw, 3)
+        parts = split(raw, 3)
         z, width = _normal_grid(settings.components)
         width = math.sqrt(1 - _STUDENT_SPREAD**2 * (1 - width**2))
         df, loc, unit = (prior[:, i : i + 1] for i in range(3))
         location, scale = _moved(parts, loc + _STUDENT_SPREAD * unit * z.to(raw.device), unit, width)
-        component = _params(df, location, scale)
-        return _mixture(parts[0], [(self.kind, component)], self.kind, prior, settings.defensive)
+        component = columns_of(df, location, scale)
+        return mixture(parts[0], [(self.kind, component)], self.kind, prior, settings.defensive)
 
 
 class _LogNormalHead(_NormalHead):
@@ -159,15 +112,15 @@ class _WeibullHead(_MixtureHead):
 
     def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> Proposal:
         del categories
-        parts = _split(raw, 3)
-        g = torch.log(-torch.log1p(-_grid(settings.components)))
+        parts = split(raw, 3)
+        g = torch.log(-torch.log1p(-grid(settings.components)))
         spread = math.pi / math.sqrt(6)
         width = math.sqrt(max(0.1, 1 - float(g.var(correction=0)) / spread**2))
         scale, shape = prior[:, 0:1], prior[:, 1:2]
         start = torch.log(scale) + g.to(raw.device) / shape
         mu, sigma = _moved(parts, start, spread / shape, width)
-        component = _params(mu, sigma)
-        return _mixture(parts[0], [(DistKind.LOGNORMAL, component)], self.kind, prior, settings.defensive)
+        component = columns_of(mu, sigma)
+        return mixture(parts[0], [(DistKind.LOGNORMAL, component)], self.kind, prior, settings.defensive)
 
 
 def truncated_quantile(prior: Tensor, u: Tensor) -> Tensor:
@@ -193,18 +146,18 @@ class _TruncatedNormalHead(_MixtureHead):
 
     def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> Proposal:
         del categories
-        parts = _split(raw, 3)
+        parts = split(raw, 3)
         _, width = _normal_grid(settings.components)
         low, high = prior[:, 2:3], prior[:, 3:4]
-        u = torch.cat([_grid(settings.components), torch.tensor([0.15865, 0.84135], dtype=torch.float64)])
+        u = torch.cat([grid(settings.components), torch.tensor([0.15865, 0.84135], dtype=torch.float64)])
         start = truncated_quantile(prior, u.to(raw.device))
         unit = 0.5 * (start[:, -1:] - start[:, -2:-1])
         location, scale = _moved(parts, start[:, :-2], unit, width)
         # Further out than this a component looks like an exponential at the end, whatever its location.
         reach = 30 * unit
         location = torch.minimum(torch.maximum(location, low - reach), high + reach)
-        component = _params(location, scale, low, high)
-        return _mixture(parts[0], [(self.kind, component)], self.kind, prior, settings.defensive)
+        component = columns_of(location, scale, low, high)
+        return mixture(parts[0], [(self.kind, component)], self.kind, prior, settings.defensive)
 
 
 # ---- Beta and Uniform ----------------------------------------------------------------------------------------------
@@ -223,20 +176,20 @@ class _BetaHead(_MixtureHead):
 
     def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> Proposal:
         del categories
-        logits, shift, sharpen = _split(raw, 3)
+        logits, shift, sharpen = split(raw[:, : 3 * settings.components], 3)
         uniform = self.kind is DistKind.UNIFORM
         ends = {DistKind.UNIFORM: prior[:, 0:2], DistKind.DIRICHLET: prior[:, 2:4]}.get(self.kind)
         a, b = (torch.ones_like(prior[:1, :1]),) * 2 if uniform else (prior[:, 0:1], prior[:, 1:2])
         n, j, log_start = self._start(a, b, settings.components)
         m = torch.sigmoid(torch.log(j) - torch.log(n - j) + shift)
         limit = torch.log(torch.clamp(a + b, min=2.0) / 2)  # sharp priors have sharper posteriors
-        k = torch.exp(limit + _bounded(torch.log(n) - limit - 2 * sharpen, -8.0, _LOG_SHARPEST))
+        k = torch.exp(limit + bounded(torch.log(n) - limit - 2 * sharpen, -8.0, _LOG_SHARPEST))
         shapes = (a + k * m, b + k * (1 - m))
         if ends is not None:
-            component = (DistKind.SCALED_BETA, _params(*shapes, ends[:, 0:1], ends[:, 1:2]))
+            component = (DistKind.SCALED_BETA, columns_of(*shapes, ends[:, 0:1], ends[:, 1:2]))
         else:
-            component = (DistKind.BETA, _params(*shapes))
-        return _mixture(logits + log_start, [component], self.kind, prior, settings.defensive)
+            component = (DistKind.BETA, columns_of(*shapes))
+        return mixture(logits + log_start, [component], self.kind, prior, settings.defensive)
 
     @staticmethod
     def _start(a: Tensor, b: Tensor, components: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -246,10 +199,10 @@ class _BetaHead(_MixtureHead):
         mean = n * a / total
         spread = 2.5 * torch.sqrt(mean * b / total * (total + n) / (total + 1))
         low, high = torch.clamp(mean - spread, min=0.0), torch.minimum(mean + spread, n)
-        grid = (
+        places = (
             torch.linspace(0, 1, components, dtype=a.dtype, device=a.device) if components > 1 else a.new_tensor([0.5])
         )
-        j = low + grid * (high - low)
+        j = low + places * (high - low)
         log_p = (
             torch.lgamma(a + j) + torch.lgamma(b + n - j) - torch.lgamma(j + 1) - torch.lgamma(n - j + 1)
         )  # and what does not depend on j
@@ -271,7 +224,7 @@ class _GammaHead(_MixtureHead):
 
     def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> Proposal:
         del categories
-        logits, shift, sharpen = _split(raw, 3)
+        logits, shift, sharpen = split(raw, 3)
         exponential = self.kind is DistKind.EXPONENTIAL
         shape = torch.ones_like(prior[:, 0:1]) if exponential else prior[:, 0:1]
         rate = prior[:, 0:1] if exponential else prior[:, 1:2]
@@ -279,16 +232,16 @@ class _GammaHead(_MixtureHead):
         spread = 2.5 * torch.sqrt(mean * (1 + self.weight))
         low, high = torch.clamp(mean - spread, min=0.0), mean + spread
         count = settings.components
-        grid = torch.linspace(0, 1, count, dtype=raw.dtype, device=raw.device) if count > 1 else raw.new_tensor([0.5])
-        j = low + grid * (high - low)
+        places = torch.linspace(0, 1, count, dtype=raw.dtype, device=raw.device) if count > 1 else raw.new_tensor([0.5])
+        j = low + places * (high - low)
         log_start = torch.lgamma(shape + j) - torch.lgamma(j + 1) + j * math.log(self.weight / (1 + self.weight))
         log_unit = torch.log(torch.clamp(shape, min=1.0))
         log_j = torch.log(torch.clamp(j, min=_EDGE))
-        more = torch.exp(log_unit + _bounded(log_j - log_unit - 2 * sharpen, -8.0, _LOG_SHARPEST))
+        more = torch.exp(log_unit + bounded(log_j - log_unit - 2 * sharpen, -8.0, _LOG_SHARPEST))
         component_shape = shape + more
-        component_mean = (shape + j) / (1 + self.weight) * torch.exp(_bounded(shift, -40.0, 40.0)) / rate
-        component = _params(component_shape, component_shape / component_mean)
-        return _mixture(logits + log_start, [(DistKind.GAMMA, component)], self.kind, prior, settings.defensive)
+        component_mean = (shape + j) / (1 + self.weight) * torch.exp(bounded(shift, -40.0, 40.0)) / rate
+        component = columns_of(component_shape, component_shape / component_mean)
+        return mixture(logits + log_start, [(DistKind.GAMMA, component)], self.kind, prior, settings.defensive)
 
 
 # ---- whole numbers -------------------------------------------------------------------------------------------------
@@ -315,38 +268,38 @@ class _CountHead:
 
     def bias(self, settings: HeadSettings) -> Tensor:
         bias = torch.zeros(4, self._count(settings))
-        bias[1] = 0.2 * torch.special.ndtri(_grid(self._count(settings)))
+        bias[1] = 0.2 * torch.special.ndtri(grid(self._count(settings)))
         bias[2] = _NARROW_LOGIT
         bias[3] = 1.0
         return bias.reshape(-1)
 
     def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> Proposal:
         del categories
-        wide_logit, wide, narrow_logit, narrow = _split(raw, 4)
+        wide_logit, wide, narrow_logit, narrow = split(raw, 4)
         steps = torch.arange(1, wide.shape[-1] + 1, dtype=raw.dtype, device=raw.device)
         if self.kind is DistKind.NEGATIVE_BINOMIAL:
             same, n, single = self._negative_binomial(prior, wide, steps)
         elif self.kind is DistKind.POISSON:
             rate = prior[:, 0:1]
             # In units of the prior's spread where it is narrow, else in powers of e.
-            moved = rate * torch.exp(_bounded(wide / torch.sqrt(torch.clamp(rate, min=1.0)), -40.0, 40.0))
-            same = _params(torch.clamp(moved, max=_MAX_RATE))
+            moved = rate * torch.exp(bounded(wide / torch.sqrt(torch.clamp(rate, min=1.0)), -40.0, 40.0))
+            same = columns_of(torch.clamp(moved, max=_MAX_RATE))
             n = steps * torch.ceil((rate + 6 * torch.sqrt(rate) + 6) / len(steps))
             single = rate <= 0
         else:
             total, p = prior[:, 0:1], prior[:, 1:2]
             unit = torch.sqrt(torch.clamp(total * p * (1 - p), min=1.0))
-            moved = torch.sigmoid(torch.logit(p) + _bounded(wide / unit, -40.0, 40.0))
-            same = _params(total.expand_as(moved), moved)
+            moved = torch.sigmoid(torch.logit(p) + bounded(wide / unit, -40.0, 40.0))
+            same = columns_of(total.expand_as(moved), moved)
             n = torch.ceil(total * steps / len(steps))
             single = (total <= 0) | (p <= 0) | (p >= 1)
         n = torch.clamp(n, max=_MAX_COUNT)
-        other = _params(*torch.broadcast_tensors(n, torch.sigmoid(narrow)))
+        other = columns_of(*torch.broadcast_tensors(n, torch.sigmoid(narrow)))
         # A prior with a single possible value needs no others.
         narrow_logit = torch.where(single, -math.inf, narrow_logit)
         logits = torch.cat([wide_logit, narrow_logit], dim=-1)
         parts = [(self.kind, same), (DistKind.BINOMIAL, other)]
-        return _mixture(logits, parts, self.kind, prior, settings.defensive)
+        return mixture(logits, parts, self.kind, prior, settings.defensive)
 
     @staticmethod
     def _negative_binomial(prior: Tensor, wide: Tensor, steps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -357,9 +310,9 @@ class _CountHead:
         # The mean is r exp(-logit p), so it moves by powers of e, or in units of the prior's spread where it is narrow.
         unit = torch.sqrt(torch.clamp(r * (1 - p), min=1.0))
         lowest = torch.log(r) - math.log(_MAX_MEAN)
-        moved = torch.maximum(torch.logit(p) - _bounded(wide / unit, -40.0, 40.0), lowest)
+        moved = torch.maximum(torch.logit(p) - bounded(wide / unit, -40.0, 40.0), lowest)
         n = steps * torch.ceil((mean + 6 * spread + 6) / len(steps))
-        return _params(*torch.broadcast_tensors(r, torch.sigmoid(moved))), n, p >= 1
+        return columns_of(*torch.broadcast_tensors(r, torch.sigmoid(moved))), n, p >= 1
 
 
 @dataclass(frozen=True)
@@ -400,10 +353,31 @@ class _CategoricalHead:
         return CategoricalProposal((1 - settings.defensive) * moved + settings.defensive * p)
 
 
+@dataclass(frozen=True)
+class _UniformHead(_BetaHead):
+    """Leaves a place for what angles need, if they are wrapped: heads are shared by all priors of a kind."""
+
+    def size(self, settings: HeadSettings) -> int:
+        return (4 if settings.wrap else 3) * settings.components
+
+
+def divided(kind: DistKind, prior: Tensor, settings: HeadSettings) -> list[tuple[Head, Tensor | None]]:
+    """The heads that priors [n, 4] of one kind have, and the rows of each; None: all."""
+    if kind is not DistKind.UNIFORM or not settings.wrap:
+        return [(HEADS[kind], None)]
+    angle = is_angle(prior)
+    if not bool(angle.any()):
+        return [(HEADS[kind], None)]
+    if bool(angle.all()):
+        return [(WRAPPED, None)]
+    return [(HEADS[kind], torch.nonzero(~angle).squeeze(-1)), (WRAPPED, torch.nonzero(angle).squeeze(-1))]
+
+
+WRAPPED: Final = WrappedHead()
 # One entry per kind of prior.
 HEADS: Final[Mapping[DistKind, Head]] = MappingProxyType(
     {
-        DistKind.UNIFORM: _BetaHead(DistKind.UNIFORM),
+        DistKind.UNIFORM: _UniformHead(DistKind.UNIFORM),
         DistKind.NORMAL: _NormalHead(DistKind.NORMAL),
         DistKind.BERNOULLI: _BernoulliHead(),
         DistKind.CATEGORICAL: _CategoricalHead(),

@@ -1,4 +1,4 @@
-"""An LSTM over whole sequences from the zero state, for training on CPUs.
+"""An LSTM over whole sequences from the zero state, for training: on CPUs with a kernel of our own.
 
 The same function of the same weights as ``torch.nn.LSTM``, with less work: the first step has no recurrent product,
 every weight's gradient is one product over all steps, what is not a product is one pass of C (bridge/python/cell.c),
@@ -98,6 +98,26 @@ def _recurrent_gradient(d_gates: Tensor, hidden: Tensor, levels: tuple[int, ...]
     return d_gates[first:].t() @ earlier
 
 
+def _layer_of_torch(inputs: Tensor, w_hh: Tensor, levels: tuple[int, ...], previous: Tensor | None) -> Tensor:
+    """The same as ``_Layer``, on any device: torch keeps what its derivative needs."""
+    hidden: list[Tensor] = []
+    h = c = inputs.new_zeros((0, w_hh.shape[1]))
+    low = 0  # the first row of the step before
+    for rows, before in _steps(levels, previous):
+        gates = inputs[rows]
+        if before is not None:
+            there = slice(0, rows.stop - rows.start) if isinstance(before, slice) else before - low
+            gates = torch.addmm(gates, h[there], w_hh.t())
+            c = c[there]
+        i, f, g, o = gates.chunk(4, dim=-1)
+        new = torch.sigmoid(i) * torch.tanh(g)
+        c = new if before is None else torch.sigmoid(f) * c + new
+        h = torch.sigmoid(o) * torch.tanh(c)
+        hidden.append(h)
+        low = rows.start
+    return torch.cat(hidden)
+
+
 def run_lstm(lstm: nn.LSTM, first: Product, levels: Sequence[int]) -> Tensor:
     """The output [N, H] for rows of sequences that end one after the other: step t has ``levels[t]`` rows, no more than
     the one before, and its rows go on from the first ones of that. ``first`` is the product of the input with the first
@@ -113,8 +133,8 @@ def run_lstm_on_trees(lstm: nn.LSTM, first: Product, levels: Sequence[int], prev
 def _layers(lstm: nn.LSTM, first: Product, levels: tuple[int, ...], previous: Tensor | None) -> Tensor:
     product = first
     for w_ih, w_hh, b_ih, b_hh in lstm.all_weights:
-        out: Tensor = _Layer.apply(  # type: ignore[no-untyped-call]
-            product(w_ih, b_ih + b_hh), w_hh, levels, previous
-        )
+        gates = product(w_ih, b_ih + b_hh)
+        apply: Any = _Layer.apply if gates.device.type == "cpu" else _layer_of_torch
+        out: Tensor = apply(gates, w_hh, levels, previous)
         product = functools.partial(linear, out)
     return out

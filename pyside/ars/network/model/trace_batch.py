@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["LARGEST_SLICE", "Batch", "TraceBatch", "TreeBatch"]
+__all__ = ["LARGEST_SLICE", "Batch", "TraceBatch", "TreeBatch", "moved"]
 
 _SMALLEST_SLICE: Final = 32  # traces
 LARGEST_SLICE: Final = 8192  # latents of a tree: about 200 MB with 512 units, forwards and backwards
@@ -116,3 +116,12 @@ class TreeBatch(NamedTuple):
 
 
 Batch = TraceBatch | TreeBatch
+
+
+def moved(batch: Batch, device: torch.device) -> Batch:
+    """The batch on this device."""
+    if device.type == "cpu":
+        return batch
+    fields: dict[str, Any] = {name: x.to(device) for name, x in batch._asdict().items() if isinstance(x, Tensor)}
+    fields["observation"] = {name: x.to(device) for name, x in batch.observation.items()}
+    return batch._replace(**fields)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import hashlib
 import math
 import time
 from typing import Final, NamedTuple, Protocol
@@ -20,8 +19,9 @@ from ars.network.model.vocabulary import Vocabulary
 from ars.network.refine.learner import Learner, Material
 from ars.network.refine.pool import Pool, Round, joined, kept_round, log_mean, tempered
 from ars.network.train.batches import Batcher
+from ars.seeds import named_seed
 
-__all__ = ["Drawn", "Kept", "Outcome", "RoundReport", "Rounds", "Source", "Told", "Validation", "named_seed"]
+__all__ = ["Drawn", "Kept", "Outcome", "RoundReport", "Rounds", "Source", "Told", "Validation"]
 
 _MATERIAL: Final = 8192  # prior traces of one round, at most
 _FEW: Final = 10.0  # effective traces of a start that is no good: the prior is asked as well
@@ -33,12 +33,6 @@ _ATTEMPTS: Final = 3  # of a training whose loss is not finite
 _FINAL_LR: Final = 0.03  # of the learning rate of the first round, after the last
 _SLOWEST: Final = 0.1  # of the learning rate, however often a training was in vain
 _SMALLER: Final = 0.2  # each with so much of the learning rate of the one before
-
-
-def named_seed(seed: int, *names: object) -> int:
-    """A seed of its own for every purpose, so that no two runs share a stream."""
-    text = repr((seed, *names)).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 class Drawn(NamedTuple):

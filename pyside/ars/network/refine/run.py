@@ -21,13 +21,14 @@ from ars.errors import RefinementWarning, RunInterrupted, StorageError
 from ars.network.facade import Network
 from ars.network.refine.kept import KeptRounds, kept_refinement_seed, report_to_dict
 from ars.network.refine.learner import Learner, Material
-from ars.network.refine.rounds import Kept, Outcome, RoundReport, Rounds, named_seed
+from ars.network.refine.rounds import Kept, Outcome, RoundReport, Rounds
 from ars.network.refine.source import SimulatorSource
 from ars.network.refine.start import untrained
 from ars.network.train.batches import complete
 from ars.network.train.training import keep_freed_memory, one_torch_thread
 from ars.outside import outside
-from ars.progress import Progress, StreamProgress, make_progress
+from ars.progress import Progress, StreamProgress, make_progress, part_of
+from ars.seeds import named_seed
 from ars.store.identity import data_identity, network_identity
 
 if TYPE_CHECKING:
@@ -222,6 +223,7 @@ class _Shown:
         self._drawn = 0  # of finished rounds
         self.round = 0
         self._said = ""
+        self._training = part_of(shown, "training steps")
         self._note("drawing")
 
     def update(self, done: int, total: int) -> None:
@@ -236,6 +238,7 @@ class _Shown:
 
     def report(self, report: RoundReport) -> None:
         """A round has drawn its traces."""
+        self._training.close()  # one that stopped early left it open
         self._drawn += report.traces
         self._before, self._done = self._drawn, 0
         left = (self._config.rounds - report.round) * self._config.traces
@@ -251,6 +254,10 @@ class _Shown:
     def training(self, step: int, steps: int) -> None:
         """A training has made so many steps."""
         self._note(f"training {100 * step // steps} %")
+        self._training.update(step, steps)
+        if step >= steps:
+            self._training.close()
+            self._training = part_of(self._shown, "training steps")
         self._shown.update(self._before, self._total)
 
     def _note(self, doing: str) -> None:

@@ -213,7 +213,8 @@ class ServingNetwork:
 
     def value(self, previous: Previous) -> Tensor:
         """What a step sees of the values drawn before, [n, V]."""
-        seen = torch.from_numpy(kernels.value_features(previous.kind, previous.prior, previous.value))
+        drawn = (previous.kind, previous.prior, previous.value)
+        seen = torch.from_numpy(kernels.value_features(drawn, wrap=self._settings.wrap))
         first = self._value_site.index_select(0, _index(previous.site + 1))
         categories = len(self._categories) - 1
         if categories:
@@ -235,7 +236,8 @@ class ServingNetwork:
         would add nothing."""
         if self._pair_layers is None:
             return None
-        found = kernels.pair_features(previous.earlier, (previous.kind, previous.prior, previous.value))
+        drawn = (previous.kind, previous.prior, previous.value)
+        found = kernels.pair_features(previous.earlier, drawn, wrap=self._settings.wrap)
         return (torch.from_numpy(found), *self._pair_layers) if found.any() else None
 
     def advance(self, pool: StatePool, slots: Slots, to: Slots, questions: Integers, value: Tensor) -> Tensor:
@@ -289,6 +291,7 @@ class ServingNetwork:
                 table.prior[questions],
                 table.categories[questions],
                 table.n_categories[questions],
+                wrap=self._settings.wrap,
             )
         except FloatingPointError as error:
             raise ProposalError("the network's proposals are not numbers (NaN): its weights are damaged") from error

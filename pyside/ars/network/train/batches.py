@@ -11,13 +11,25 @@ import numpy.typing as npt
 import torch
 
 from ars._native import DistKind, SiteKind
-from ars.columns import Array, Columns, Floats, Integers, Site, offsets, select, trace_of, value_starts, values_of
+from ars.columns import (
+    Array,
+    Columns,
+    Floats,
+    Integers,
+    Offsets,
+    Site,
+    offsets,
+    select,
+    trace_of,
+    value_starts,
+    values_of,
+)
 from ars.errors import BatchError
 from ars.network.model.trace_batch import Batch, TraceBatch, TreeBatch
 from ars.network.model.vocabulary import SiteSpec, Vocabulary
 from ars.network.train.trees import tree_of
 
-__all__ = ["Batcher", "complete", "observation_shapes", "observed_values", "split"]
+__all__ = ["Batcher", "between", "complete", "observation_shapes", "observed_values", "split"]
 
 _WIDTH: Final = 4  # parameters of a prior that is not Categorical
 _LARGEST_TREE: Final = 65_536  # draws of one trace with its rejected tries
@@ -36,11 +48,19 @@ def split(columns: Columns, size: int) -> Iterator[Columns]:
     """The traces in parts of this size, the last may be smaller. The parts share the memory of the whole."""
     where = offsets(columns)
     for first in range(0, len(columns.traces), size):
-        last = min(first + size, len(columns.traces))
-        parts: dict[str, Array] = {"traces": columns.traces[first:last], "failures": columns.failures[:0]}
-        for name, starts in where._asdict().items():
-            parts[name] = getattr(columns, name)[starts[first] : starts[last]]
-        yield Columns(**parts)
+        yield _between(columns, where, first, min(first + size, len(columns.traces)))
+
+
+def between(columns: Columns, first: int, last: int) -> Columns:
+    """The traces in these rows, from the first to before the last. They share the memory of the whole."""
+    return _between(columns, offsets(columns), first, last)
+
+
+def _between(columns: Columns, where: Offsets, first: int, last: int) -> Columns:
+    parts: dict[str, Array] = {"traces": columns.traces[first:last], "failures": columns.failures[:0]}
+    for name, starts in where._asdict().items():
+        parts[name] = getattr(columns, name)[starts[first] : starts[last]]
+    return Columns(**parts)
 
 
 # ---- observations ----------------------------------------------------------------------------------------------------

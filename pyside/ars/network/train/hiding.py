@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from ars.network.model.trace_batch import Batch
+from ars.network.train.turns import Rows
 
 __all__ = ["HELD_OUT", "TRAINED_ON", "hidden", "hidden_places"]
 
@@ -23,7 +24,7 @@ _SPREAD: Final = 2.0  # of the shares about their mean: most traces miss little,
 _PATTERNS: Final = 4
 
 
-def hidden(batch: Batch, share: float, seed: int, stream: int, place: int) -> Batch:
+def hidden(batch: Batch, share: float, seed: int, stream: int, place: int, rows: Rows | None = None) -> Batch:
     """The batch with NaN for the numbers that are hidden.
 
     Parameters
@@ -34,14 +35,18 @@ def hidden(batch: Batch, share: float, seed: int, stream: int, place: int) -> Ba
         The mean share of numbers to hide, 0 to 1.
     seed, stream, place : int
         Which numbers: the training's seed, TRAINED_ON or HELD_OUT, and where the batch stands there.
+    rows : Rows, optional
+        Which traces of a larger batch these are (default: all). The same numbers of a trace are hidden in both.
     """
     if not share or not batch.observation:
         return batch
     rng = np.random.default_rng([seed, stream, place])
     shapes = {name: tuple(x.shape[1:]) for name, x in batch.observation.items()}
-    places = hidden_places(rng, batch.traces, share, {name: math.prod(shape) for name, shape in shapes.items()})
+    first, of = rows or (0, batch.traces)
+    places = hidden_places(rng, of, share, {name: math.prod(shape) for name, shape in shapes.items()})
+    mine = slice(first, first + batch.traces)
     observation = {
-        name: torch.where(torch.from_numpy(places[name]).reshape(x.shape), torch.nan, x)
+        name: torch.where(torch.from_numpy(places[name][mine]).reshape(x.shape), torch.nan, x)
         for name, x in batch.observation.items()
     }
     return batch._replace(observation=observation)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ars.arguments import ON_FAILURE, OnFailure
-from ars.columns import Columns, Site
+from ars.columns import Columns, Site, empty
 from ars.config import TrainingConfig
 from ars.errors import ShardError
-from ars.network.train.batches import complete, split
-from ars.store.shards import Recording
+from ars.network.train.batches import between, complete, split
+from ars.network.train.share import Share
+from ars.store.recordings import Folders, open_recordings
 
 if TYPE_CHECKING:
     from ars.simulator import Simulator
@@ -31,11 +30,11 @@ _WAIT: Final = 0.1
 
 
 class Part(NamedTuple):
-    """The traces of one batch."""
+    """The traces of one batch, or a rank's share of them."""
 
     columns: Columns  # complete ones
     sites: tuple[Site, ...]
-    traces: int  # how far this takes the training; more than it holds, if some failed
+    traces: int  # how far this takes the training; more than it holds, if some failed or are other ranks'
 
 
 class Source(Protocol):
@@ -59,11 +58,19 @@ def _other_seed(seed: int) -> int:
 class FreshTraces:
     """Traces drawn from the prior when they are needed. Each is used once."""
 
-    def __init__(self, sim: Simulator, seed: int, on_failure: OnFailure = ON_FAILURE, max_rejected: int = 0) -> None:
+    def __init__(
+        self,
+        sim: Simulator,
+        seed: int,
+        on_failure: OnFailure = ON_FAILURE,
+        max_rejected: int = 0,
+        share: Share | None = None,
+    ) -> None:
         self._sim = sim
         self._seed = seed
         self._on_failure = on_failure
         self._max_rejected = max_rejected
+        self._share = share or Share()
         self._lease = sim._lease()
 
     def _draw(
@@ -80,11 +87,21 @@ class FreshTraces:
         )
 
     def held_out(self, n: int) -> list[Part]:
-        columns, sites = self._draw(_other_seed(self._seed), 0, n)
-        return [Part(complete(columns), sites, n)]
+        return [self._own(_other_seed(self._seed), 0, n)]
+
+    def _own(self, seed: int, first: int, n: int, stop: threading.Event | None = None) -> Part:
+        """This rank's share of n traces, in one run."""
+        low, high = self._share.bounds(n)
+        if low == high:
+            return Part(empty(), (), n)
+        columns, sites = self._draw(seed, first + low, high - low, stop)
+        return Part(complete(columns), sites, n)
 
     def batches(self, start: int, total: int, size: int, stop: threading.Event) -> Iterator[Part]:
         """A run gives several batches: as many as keep it short, so that neither runs nor waits for their ends cost."""
+        if self._share.ranks > 1:
+            yield from self._own_batches(start, total, size, stop)
+            return
         chunk = 1
         while start < total and not stop.is_set():
             n = min(chunk * size, total - start)
@@ -98,26 +115,38 @@ class FreshTraces:
             start += n
             chunk = min(2 * chunk, _LARGEST_CHUNK) if quick else max(chunk // 2, 1)
 
+    def _own_batches(self, start: int, total: int, size: int, stop: threading.Event) -> Iterator[Part]:
+        """A run per batch: the numbers of a rank's shares of several batches are not consecutive."""
+        while start < total:
+            n = min(size, total - start)
+            part = self._own(self._seed, start, n, stop)
+            if stop.is_set():
+                return
+            yield part
+            start += n
+
     def describe(self) -> dict[str, Any]:
         about = {"kind": "fresh", "seed": self._seed, "on_failure": self._on_failure}
         return about | ({"max_rejected": self._max_rejected} if self._max_rejected else {})
 
 
 class RecordedTraces:
-    """Traces of a folder that ``record`` wrote, again and again in different orders; the last ones are held out."""
+    """Traces of folders that ``record`` wrote, again and again in different orders; the last ones are held out."""
 
-    def __init__(self, directory: str | os.PathLike[str], seed: int, *, rejected: bool = False) -> None:
-        self._recording = Recording(directory)
+    def __init__(self, folders: Folders, seed: int, *, rejected: bool = False, share: Share | None = None) -> None:
+        self._recording = open_recordings(folders)
+        where = self._recording.directory
         if rejected and not self._recording.max_rejected:
             raise ShardError(
-                f'{directory} holds what loops accepted, and train_on="all" needs what they rejected, too. Record into '
+                f'{where} holds what loops accepted, and train_on="all" needs what they rejected, too. Record into '
                 f"another folder with max_rejected={TrainingConfig.max_rejected} (ars train --train-on all --record "
                 "N), or train on accepted draws"
             )
         self._seed = seed
+        self._share = share or Share()
         self._held = 0
         if self._recording.traces < 2:
-            raise ShardError(f"{directory} holds {self._recording.traces} traces, too few to train on")
+            raise ShardError(f"{where} holds {self._recording.traces} traces, too few to train on")
 
     def check_simulator(self, sim: Simulator) -> None:
         """Raises a ShardError if these are the traces of another simulator."""
@@ -125,20 +154,25 @@ class RecordedTraces:
 
     def held_out(self, n: int) -> list[Part]:
         self._held = max(1, min(n, self._recording.traces // 10))
-        return [Part(columns, sites, len(columns.traces)) for columns, sites in self._recording.last(self._held)]
+        return [self._own(columns, sites) for columns, sites in self._recording.last(self._held)]
+
+    def _own(self, columns: Columns, sites: tuple[Site, ...]) -> Part:
+        """This rank's share of a batch."""
+        n = len(columns.traces)
+        return Part(columns if self._share.ranks == 1 else between(columns, *self._share.bounds(n)), sites, n)
 
     def batches(self, start: int, total: int, size: int, stop: threading.Event) -> Iterator[Part]:
         keep = self._recording.traces - self._held
         for columns, sites in self._recording.batches(size, self._seed, keep, start):
             if start >= total or stop.is_set():
                 return
-            yield Part(columns, sites, len(columns.traces))
+            yield self._own(columns, sites)
             start += len(columns.traces)
 
     def describe(self) -> dict[str, Any]:
         return {
             "kind": "recorded",
-            "directory": str(Path(self._recording.directory).resolve()),
+            **self._recording.about(),
             "traces": self._recording.traces,
             "seed": self._seed,
         }

@@ -6,6 +6,9 @@ training stands is one number, and one that was interrupted goes on as if it had
 A batch is cut into as many slices as there are threads, whose gradients are added. Threads inside of torch's operations
 are a little faster on two idle cores, but they wait for each other hundreds of times per batch: where other processes
 use the cores too, they come almost to a halt (some 800 traces/s instead of 2,400).
+
+On several ranks (ranks.py) each has a share of every batch. What is here is the same for one and for many: a sum over
+ranks, or something that all must know, goes through ``trainer.ranks``.
 """
 
 from __future__ import annotations
@@ -19,39 +22,34 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
 
 from ars.config import CHECKPOINT_EVERY, TrainingConfig
-from ars.errors import CheckpointError, RunInterrupted, TrainingError
+from ars.errors import CheckpointError, RankLostError, RunInterrupted, TrainingError
 from ars.network.checkpoint import TrainingState
 from ars.network.model.core import Growth, ProposalNetwork
-from ars.network.model.trace_batch import Batch
+from ars.network.model.trace_batch import Batch, moved
 from ars.network.model.vocabulary import Vocabulary
-from ars.network.train.batches import Batcher, split
+from ars.network.train.batches import Batcher
 from ars.network.train.hiding import HELD_OUT, TRAINED_ON, hidden
 from ars.network.train.history import Entry, TrainingHistory
-from ars.network.train.sources import Part, Prefetch, Source
+from ars.network.train.ranks import Alone, Ranks
+from ars.network.train.sources import Prefetch, Source
+from ars.network.train.turns import HeldOut, Prepared, Rows, agreed
 from ars.runtime.interrupts import Interrupts
 
-__all__ = ["Callbacks", "Trainer", "held_out_batches", "train"]
+__all__ = ["Callbacks", "Prepared", "Trainer", "train"]
 
 _Result = TypeVar("_Result")
 
 _log = logging.getLogger(__name__)
 
+_CPU: Final = torch.device("cpu")
 _MOMENTS: Final = ("exp_avg", "exp_avg_sq")
 _LARGEST_BLOCK: Final = (32 << 20) - (64 << 10)  # bytes; with what malloc adds to it not above 32 MB
-
-
-class Prepared(NamedTuple):
-    """What one step needs."""
-
-    batch: Batch | None  # None: all its traces failed
-    vocabulary: Vocabulary | None  # if this batch made it grow
-    traces: int
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,6 @@ class Callbacks:
     evaluated: Callable[[Entry], None] | None = None
     checkpoint: Callable[[TrainingState], None] | None = None
     checkpoint_every: float = CHECKPOINT_EVERY  # seconds
-
-
-def held_out_batches(parts: list[Part], batcher: Batcher, size: int) -> list[Batch]:
-    """Batches of the held-out traces; their sites are the first that the batcher's vocabulary has."""
-    return [batcher(c, part.sites)[0] for part in parts for c in split(part.columns, size) if len(c.traces)]
 
 
 def _plus(total: Tensor | None, gradient: Tensor | None) -> Tensor | None:
@@ -83,9 +76,17 @@ class Trainer:
     """A network, its optimizer, and where the training stands."""
 
     def __init__(
-        self, network: ProposalNetwork, config: TrainingConfig, held_out: list[Batch], threads: int = 1
+        self,
+        network: ProposalNetwork,
+        config: TrainingConfig,
+        held_out: Sequence[HeldOut],
+        threads: int = 1,
+        ranks: Ranks | None = None,
+        device: torch.device = _CPU,
     ) -> None:
-        self.network = network
+        self.network = network.to(device)
+        self.ranks: Ranks = ranks or Alone()
+        self._device = device
         # A module of the user's may not bear being run in parts.
         self._whole = bool(network.custom_embeddings)
         self.threads = 1 if self._whole else threads
@@ -104,9 +105,9 @@ class Trainer:
         self._best_weights: dict[str, Tensor] = {}
         self._worse = 0
 
-    def _hidden(self, batch: Batch, stream: int, place: int) -> Batch:
+    def _hidden(self, batch: Batch, stream: int, place: int, rows: Rows | None) -> Batch:
         """Without the numbers that the network must do without."""
-        return hidden(batch, self.config.missing, self.config.seed or 0, stream, place)
+        return hidden(batch, self.config.missing, self.config.seed or 0, stream, place, rows)
 
     def done(self) -> bool:
         return self.stopped or self.position >= self.config.traces
@@ -115,13 +116,13 @@ class Trainer:
         """One batch; its loss. A loss or a gradient that is not finite is an error, and changes nothing."""
         if prepared.vocabulary is not None:
             self.grow(prepared.vocabulary)
-        if prepared.batch is None:
+        if not prepared.complete:
             self.position += prepared.traces
             return math.nan
         lr = self.config.lr_at(self.position)
         for group in self._optimizer.param_groups:
             group["lr"] = lr
-        value = self._gradients(prepared.batch)
+        value = self._gradients(prepared)
         if not math.isfinite(value):
             raise self._diverged("loss", value)
         norm = float(torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip))
@@ -148,23 +149,36 @@ class Trainer:
     def _map(self, function: Callable[[Batch], _Result], batches: Sequence[Batch]) -> Iterable[_Result]:
         return map(function, batches) if self._pool is None or len(batches) == 1 else self._pool.map(function, batches)
 
-    def _gradients(self, batch: Batch) -> float:
+    def _gradients(self, prepared: Prepared) -> float:
         """Sets the gradients of the loss; returns the loss."""
-        self.network.learn_scales(batch.observation)
-        batch = self._hidden(batch, TRAINED_ON, self.position)
+        self._learn_scales(prepared.batch)
         parameters = list(self.network.parameters())
 
         def slice_gradients(part: Batch) -> tuple[float, tuple[Tensor | None, ...]]:
-            loss = self.network.minus_log_q(part) / batch.traces
+            loss = self.network.minus_log_q(moved(part, self._device)) / prepared.complete
             if not loss.requires_grad:  # no latents
                 return loss.item(), (None,) * len(parameters)
             return loss.item(), torch.autograd.grad(loss, parameters, allow_unused=True)
 
-        results = list(self._map(slice_gradients, batch.slices(self.threads, whole=self._whole)))
-        for i, parameter in enumerate(parameters):
-            start: Tensor | None = None
-            parameter.grad = functools.reduce(_plus, (gradients[i] for _, gradients in results), start)
-        return sum(loss for loss, _ in results)
+        slices: Sequence[Batch] = ()
+        if prepared.batch is not None:
+            batch = self._hidden(prepared.batch, TRAINED_ON, self.position, prepared.rows)
+            slices = batch.slices(self.threads, whole=self._whole)
+        results = list(self._map(slice_gradients, slices))
+        start: Tensor | None = None
+        sums = [functools.reduce(_plus, (each[i] for _, each in results), start) for i in range(len(parameters))]
+        return self.ranks.add(sum(loss for loss, _ in results), parameters, sums)
+
+    def _learn_scales(self, batch: Batch | None) -> None:
+        """From the observations of all ranks, which then know the same scales, to the last bit."""
+        mine = None if batch is None else dict(batch.observation)
+        if self.ranks.share.ranks > 1:
+            if self.network.knows_scales():
+                return
+            shares = [each for each in self.ranks.gather(mine) if each]
+            mine = {name: torch.cat([each[name] for each in shares]) for name in shares[0]} if shares else None
+        if mine is not None:
+            self.network.learn_scales({name: x.to(self._device) for name, x in mine.items()})
 
     def _diverged(self, what: str, value: float) -> TrainingError:
         return TrainingError(
@@ -195,20 +209,20 @@ class Trainer:
     # ---- evaluation --------------------------------------------------------------------------------------------------
 
     def held_out_loss(self) -> float | None:
-        """The loss of the held-out traces, per trace."""
-        if not self.held_out:
-            return None
+        """The loss of the held-out traces of all ranks, per trace."""
 
         @torch.no_grad()  # which is a matter of the thread
         def minus_log_q(batch: Batch) -> float:
             parts = batch.slices(1, whole=self._whole)
-            return sum(self.network.minus_log_q(part).item() for part in parts)
+            return sum(self.network.minus_log_q(moved(part, self._device)).item() for part in parts)
 
         self.network.eval()
-        batches = [self._hidden(batch, HELD_OUT, place) for place, batch in enumerate(self.held_out)]  # always the same
+        batches = [self._hidden(each.batch, HELD_OUT, each.place, each.rows) for each in self.held_out]
         total = sum(self._map(minus_log_q, batches))
         self.network.train()
-        return total / sum(batch.traces for batch in self.held_out)
+        shares = self.ranks.gather((total, sum(batch.traces for batch in batches)))
+        traces = sum(n for _, n in shares)
+        return sum(total for total, _ in shares) / traces if traces else None
 
     @property
     def due(self) -> bool:
@@ -217,6 +231,7 @@ class Trainer:
 
     def evaluate(self, seconds: float) -> Entry:
         """Adds a line to the history; may end the training."""
+        self.ranks.check_alike(self.network)
         held_out = self.held_out_loss()
         if held_out is not None and not math.isfinite(held_out):
             raise self._diverged("held-out loss", held_out)
@@ -240,10 +255,12 @@ class Trainer:
         self.stopped = self._worse >= self.config.patience
 
     def finish(self) -> None:
-        """With early stopping, the best weights are the result."""
+        """With early stopping, the best weights are the result. There is no going on afterwards."""
+        self.torn = True
         if self._best_weights:
             self.network.load_state_dict(self._best_weights)
-        self.network.eval()
+        self.ranks.check_alike(self.network)
+        self.network.to(_CPU).eval()
 
     # ---- state -------------------------------------------------------------------------------------------------------
 
@@ -284,7 +301,7 @@ class Trainer:
                 key, _, name = full.partition(".")
                 if key in _MOMENTS and tensor.shape != parameters[name].shape:
                     raise ValueError(f"{full} has shape {tuple(tensor.shape)}")
-                self._optimizer.state[parameters[name]][key] = tensor.clone()
+                self._optimizer.state[parameters[name]][key] = tensor.clone().to(self._device)
             torch.set_rng_state(state.random)
         except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
             raise CheckpointError(f"the saved training cannot be continued: {error!r}") from error
@@ -308,6 +325,7 @@ def train(trainer: Trainer, source: Source, callbacks: Callbacks | None = None) 
     """Trains to the end, or to the early stop. Traces are drawn and put into batches in another thread meanwhile.
 
     Ctrl-C is heeded between two batches: the state is given to the checkpoint callback, then RunInterrupted is raised.
+    On several ranks, so is SIGTERM, and an interruption or an error of one rank ends all of them.
     """
     calls = callbacks or Callbacks()
     config = trainer.config
@@ -323,9 +341,10 @@ def train(trainer: Trainer, source: Source, callbacks: Callbacks | None = None) 
 
     began = time.monotonic() - trainer.seconds
     saved = time.monotonic()
-    with trainer.parallel(), Interrupts() as interrupts, Prefetch(make, interrupts.check) as items:
+    several = trainer.ranks.share.ranks > 1
+    with trainer.parallel(), Interrupts(terminate=several) as interrupts, Prefetch(make, interrupts.check) as items:
         try:
-            for prepared in items:
+            for prepared in agreed(items, trainer.ranks, trainer.network.vocabulary, interrupts.check):
                 loss = trainer.step(prepared)
                 trainer.seconds = time.monotonic() - began
                 if calls.step is not None:
@@ -339,18 +358,28 @@ def train(trainer: Trainer, source: Source, callbacks: Callbacks | None = None) 
                 if calls.checkpoint is not None and time.monotonic() - saved > calls.checkpoint_every:
                     calls.checkpoint(trainer.state(source))
                     saved = time.monotonic()
-                interrupts.check()
-        except KeyboardInterrupt as interrupt:
-            if calls.checkpoint is not None and not trainer.torn:
+            if calls.checkpoint is not None:
                 calls.checkpoint(trainer.state(source))
-            raise RunInterrupted(
-                f"the training was interrupted after {trainer.position:,} of {config.traces:,} traces"
-                + ("; it can be resumed" if calls.checkpoint is not None else "")
-            ) from interrupt
-    if calls.checkpoint is not None:
-        calls.checkpoint(trainer.state(source))
-    trainer.finish()
+            trainer.finish()
+        except BaseException as error:
+            if (ended := _ended(trainer, source, calls, error)) is error:
+                raise
+            raise ended from error
     return trainer.history
+
+
+def _ended(trainer: Trainer, source: Source, calls: Callbacks, error: BaseException) -> BaseException:
+    """What to raise, once all ranks know and what was trained is safe."""
+    settled = trainer.ranks.settled(error)
+    if not isinstance(settled, (KeyboardInterrupt, RankLostError)):
+        return settled
+    if calls.checkpoint is not None and not trainer.torn:
+        calls.checkpoint(trainer.state(source))
+    where = f"after {trainer.position:,} of {trainer.config.traces:,} traces"
+    resumable = "; it can be resumed" if calls.checkpoint is not None else ""
+    if isinstance(settled, RankLostError):
+        return RankLostError(f"{settled}. The training ended {where}{resumable}")
+    return RunInterrupted(f"the training was interrupted {where}{resumable}")
 
 
 def keep_freed_memory() -> None:

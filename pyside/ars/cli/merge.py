@@ -1,0 +1,38 @@
+"""``ars merge``: what several machines have recorded or inferred, as one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+HELP: Final = "Merge recordings by reference, or results of ranges of traces."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "out",
+        type=Path,
+        metavar="OUT",
+        help="of recordings: a folder that refers to them, for ars train --data; of results: a .nc file",
+    )
+    parser.add_argument(
+        "parts",
+        type=Path,
+        nargs="+",
+        metavar="PART",
+        help="folders of ars record, which stay where they are; or .nc files of ars infer --first-trace",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from ars.posterior import Posterior
+    from ars.store.merging import merge
+
+    whole = merge(arguments.parts, arguments.out)
+    if isinstance(whole, Posterior):
+        print(whole.summary("command line"))
+        print(f"seed {whole.run.seed}; written to {arguments.out}")
+    else:
+        print(f"{arguments.out}: {whole.traces:,} traces in {len(whole.parts):,} recordings")
+    return 0

@@ -1,0 +1,86 @@
+"""The code of the tutorials runs as it stands there, with fewer traces where a network is trained."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.system.build_helpers import Builder, Variant
+
+import ars
+from ars.errors import ArsWarning
+
+pytest.importorskip("torch")
+
+ROOT = Path(__file__).resolve().parents[2]
+TUTORIALS = ROOT / "docs" / "tutorials"
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_torch_thread"), pytest.mark.timeout(300)]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+def run(page: str, change: Callable[[str], str] = str) -> dict[str, object]:
+    """The names that the page's Python blocks leave behind."""
+    code = change("\n".join(blocks((TUTORIALS / page).read_text(), "python")))
+    names: dict[str, object] = {}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ArsWarning)  # of few traces, which is what some blocks show
+            exec(compile(code, f"docs/tutorials/{page}", "exec"), names)
+    finally:
+        if isinstance(names.get("simulator"), ars.Simulator):
+            names["simulator"].close()  # type: ignore[attr-defined]
+    return names
+
+
+@pytest.mark.compiler
+def test_the_first_posterior(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (TUTORIALS / "first-posterior.md").read_text()
+    (tmp_path / "decay.c").write_text(blocks(page, "c")[0])
+    (tmp_path / "decay").symlink_to(
+        Builder(tmp_path / "built").program([tmp_path / "decay.c"], Variant("gcc", ("-O2",)))
+    )
+    monkeypatch.chdir(tmp_path)
+    names = run("first-posterior.md")
+    plain, better = names["post"], names["better"]
+    assert isinstance(plain, ars.Posterior) and isinstance(better, ars.Posterior)
+    far = abs(plain.mean("energy") - better.mean("energy"))
+    assert far < 4 * np.hypot(plain.mean_error("energy"), better.mean_error("energy")), "both proposals, one answer"
+
+
+def test_the_simulator_of_the_first_posterior_is_that_of_the_readme() -> None:
+    pages = [(TUTORIALS / "first-posterior.md").read_text(), (ROOT / "README.md").read_text()]
+    assert blocks(pages[0], "c")[0] == blocks(pages[1], "c")[0]
+
+
+def test_the_epidemic(csim: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sir").symlink_to(csim("sir"))
+    monkeypatch.chdir(tmp_path)
+
+    def fewer(code: str) -> str:
+        small = "adapt=ars.RefineConfig(rounds=1, traces=200, most=1, steps=5)"
+        assert "adapt=True" in code
+        return code.replace("adapt=True", small).replace("4_000", "400")
+
+    names = run("epidemic.md", fewer)
+    assert np.shape(names["by_day"]) == (10, 3)
+
+
+def test_the_image(csim: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mini_sherpa").symlink_to(csim("mini_sherpa"))
+    monkeypatch.chdir(tmp_path)
+    names = run("image.md", lambda code: code.replace("100_000", "300").replace("1_000", "100"))
+    assert isinstance(names["post"], ars.Posterior) and (tmp_path / "mini_sherpa.safetensors").exists()
+
+
+@pytest.mark.parametrize(("page", "simulator"), [("epidemic.md", "sir.c"), ("image.md", "mini_sherpa.c")])
+def test_the_excerpts_are_those_of_the_simulator(page: str, simulator: str) -> None:
+    source = " ".join((ROOT / "csim" / simulator).read_text().split())
+    for block in blocks((TUTORIALS / page).read_text(), "c"):
+        assert " ".join(block.split()) in source

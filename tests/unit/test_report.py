@@ -1,0 +1,121 @@
+"""Reports without a browser: what is in the file, and what must not be."""
+
+from __future__ import annotations
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ars.errors import StorageError
+from ars.report import (
+    Band,
+    Bars,
+    Cell,
+    Chart,
+    Column,
+    Line,
+    Page,
+    Points,
+    Rule,
+    Section,
+    Table,
+    Text,
+    Verdict,
+    chart,
+    render,
+    write,
+)
+from ars.report.charts import ticks
+from ars.report.page import estimate_cell
+from ars.report.training import training_verdict
+
+NASTY = '<script>alert("x")</script> & `a<b`'
+
+
+class Reader(HTMLParser):
+    """Headings, and everything that a page could load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.headings: list[int] = []
+        self.loaded: list[str] = []
+        self.scripts = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+        self.scripts += tag == "script"
+        self.loaded += [value or "" for name, value in attrs if name in ("src", "srcset", "data", "action")]
+        self.loaded += [value or "" for name, value in attrs if name == "href" and tag == "link"]
+
+
+def page(text: str = "text") -> Page:
+    svg = chart(text, [Bars([0, 1, 2], [1, 2], label=text)], x_label=text)
+    table = Table(
+        text, [Column(text, numeric=False), Column("v", help=text)], [[Cell(text, code=True), Cell("1", 1.0)]]
+    )
+    return Page(text, text, Verdict("bad", text, text, [text]), [Section("One", [Text(text), Chart(text, svg), table])])
+
+
+def test_a_page_loads_nothing_and_its_headings_are_in_order() -> None:
+    found = Reader(render(page()))
+    assert all(address.startswith("data:") for address in found.loaded)
+    assert found.headings[0] == 1 and found.headings.count(1) == 1
+    assert all(after - before <= 1 for before, after in zip(found.headings, found.headings[1:], strict=False))
+    assert "http://" not in (text := render(page())) and "https://" not in text
+
+
+def test_text_of_others_is_never_markup() -> None:
+    text = render(page(NASTY))
+    assert Reader(text).scripts == 1  # ours
+    assert "<code>a&lt;b</code>" in text
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    write(page(), tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text().rstrip().endswith("</html>")
+    with pytest.raises(StorageError):
+        write(page(), tmp_path / "missing" / "a.html")
+
+
+def test_charts_are_xml_with_a_text_alternative_and_finite_numbers() -> None:
+    x = np.array([1.0, 2.0, math.nan, 4.0, 1e9])
+    layers = [Band(x, x - 1, x + 1), Line(x, x, 2, "l"), Points(x, x, 3, titles=["<a>"]), Rule(x=2.0), Rule(y=3.0)]
+    for log in (False, True):
+        svg = chart("An alternative & more", layers, log_x=log, log_y=log, x_label="<x>", y_label="y")
+        root = ET.fromstring(svg)
+        assert root.get("role") == "img" and root[0].tag == "title" and root[0].text == "An alternative & more"
+        assert "nan" not in svg and "inf" not in svg
+    assert ET.fromstring(chart("nothing", []))[0].text == "nothing"
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3e-7, 4e-7), (1e6, 3e6), (0.98, 1.02), (-5.0, -5.0)])
+def test_ticks_are_few_round_and_inside(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert 1 <= len(found) <= 12
+    slack = 1e-9 * (high - low)
+    assert all(low - slack <= each <= high + slack for each in found)
+
+
+def test_an_estimate_has_as_many_digits_as_its_error() -> None:
+    assert estimate_cell(-1.40212, 0.0173).text == "−1.402 ± 0.017"
+    assert estimate_cell(1234.5, 20.0).text == "1234 ± 20"  # half to even
+    assert estimate_cell(2.0, math.nan).text == "2"
+    assert estimate_cell(math.nan, 0.1).key == ""
+
+
+def test_a_training_is_judged_by_its_held_out_loss() -> None:
+    flat: list[float | None] = [1.0, 0.5, 0.3, *[0.2] * 20]
+    falling: list[float | None] = [3.0 - 0.1 * i for i in range(20)]
+    rising: list[float | None] = [1.0, 0.5, 0.2, *[0.2 + 0.05 * i for i in range(20)]]
+    loss = [1.0 - 0.01 * i for i in range(23)]
+    assert training_verdict(loss, flat).level == "good"
+    assert "falls" in training_verdict(loss, falling).headline
+    assert "rises" in training_verdict(loss, rising).headline
+    assert training_verdict([1.0], [None]).level == "plain"
