@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from cluster_tools import DATA, assert_same, gone
 import ars
 from ars.cli import main
 from ars.columns import take
+from ars.runtime.leftovers import remove_stale
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
 import ars.cluster  # noqa: E402
@@ -41,6 +43,7 @@ def client(own_processes: Callable[[], dict[int, str]]) -> Iterator[Any]:
     options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
     with distributed.LocalCluster(n_workers=WORKERS, **options) as cluster, distributed.Client(cluster) as made:
         yield made
+    remove_stale([tempfile.gettempdir()], now=time.time() + 86_400)  # sockets of workers that were killed
     assert gone(lambda: {pid: what for pid, what in own_processes().items() if pid not in before})
 
 
@@ -134,7 +137,7 @@ def test_a_network_file_is_that_of_the_client_whatever_the_nodes_have(
 def test_a_refinement(client: Any, nested: list[str], network: Any) -> None:
     """Its rounds are drawn by the workers, and the refined network has the bits of one machine."""
     config = ars.RefineConfig(
-        traces=200, rounds=2, most=1, steps=10, batch_size=32, effective=30, enough=1.0, M=2, patience=2, seed=7
+        traces=100, rounds=2, most=1, steps=6, batch_size=32, effective=20, enough=1.0, M=2, patience=2, seed=7
     )
     with ars.Simulator(nested, workers=2) as simulator:
         here = network.refine(simulator, DATA, config=config, threads=1)
@@ -270,6 +273,20 @@ class When:
 
     def close(self) -> None:
         pass
+
+
+def test_ctrl_c_keeps_the_traces_and_the_workers(client: Any, nested: list[str]) -> None:
+    """Tasks of seconds are in the middle of their work by then. What ends them must not end the workers."""
+    pids = client.run(os.getpid)
+
+    def press() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(ars.RunInterrupted) as caught:
+        ars.cluster.prior(client, nested, 1_000_000, seed=1, workers=2, progress=When(20_000, press))
+    assert caught.value.partial is not None and len(caught.value.partial) >= 20_000
+    assert len(ars.cluster.prior(client, nested, 100, seed=1, workers=2)) == 100
+    assert client.run(os.getpid) == pids
 
 
 @pytest.mark.parametrize("wrong", ["another build on this worker", "there is no such file"])

@@ -21,7 +21,7 @@ from ars.wire import Listed, RunConfig
 pytest.importorskip("distributed", reason="needs the extra cluster")
 from distributed import KilledWorker
 
-from ars.cluster import flight
+from ars.cluster import flight, tasks
 from ars.cluster.chunks import Chunks, Piece
 from ars.cluster.tasks import Executable, SentNetwork
 
@@ -127,6 +127,25 @@ def test_lost_tasks_are_noted_although_the_run_then_fails(monkeypatch: pytest.Mo
     with pytest.raises(ars.HostLostError, match="20 tasks were lost in a row"):
         list(flight.Flight(Nowhere(), left, None, None).outcomes(None))  # type: ignore[arg-type]
     assert recorder.restarts > 20 and {each.kind for each in recorder.incidents} == {"lost_host"}
+
+
+def test_a_task_of_a_run_that_is_over_does_not_end_its_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RunInterrupted is a KeyboardInterrupt, which would end the worker's event loop."""
+
+    def closed(*_: object) -> None:
+        raise ars.RunInterrupted("the simulator was closed during the run")
+
+    (file := tmp_path / "sim").write_bytes(b"one")
+    file.chmod(0o755)
+    plugin = tasks.Simulators("run", Setup((str(file),)), tasks.version_here())
+    plugin.setup(None)
+    worker = SimpleNamespace(address="tcp://10.0.0.1:1", plugins={"run": plugin})
+    monkeypatch.setattr(tasks, "get_worker", lambda: worker)
+    monkeypatch.setattr(tasks, "_run", closed)
+    task = tasks.Task("run", RunConfig(1, 100, RunFlag.PROPOSE_PRIOR), None, "")
+    refused = tasks.run_task(tasks.packed(task), None)
+    plugin.teardown(None)
+    assert isinstance(refused, tasks.Refused) and isinstance(refused.error, ars.HostLostError)
 
 
 # ---- what a worker checks --------------------------------------------------------------------------------------------

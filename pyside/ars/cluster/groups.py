@@ -17,8 +17,8 @@ from distributed import get_worker
 
 from ars.arguments import integer, observed_arrays, seed_or_random
 from ars.cluster.fleet import Fleet
-from ars.cluster.tasks import Refused, SentNetwork, Simulators, worker_name
-from ars.errors import ArsError
+from ars.cluster.tasks import Refused, SentNetwork, Simulators, ended, worker_name
+from ars.errors import ArsError, RunInterrupted
 from ars.failures import Failures
 from ars.mcmc.chains import Acceptance, Chains
 from ars.mcmc.options import CHAINS, ChainOptions
@@ -102,6 +102,8 @@ def _run_group(task: _Group, network: SentNetwork | None) -> Chains | Refused:
         except ArsError as error:
             error.partial = None
             return Refused(worker_name(worker), error)
+        except RunInterrupted as interrupt:
+            return Refused(worker_name(worker), ended(interrupt))
 
 
 def joined(parts: Sequence[Chains]) -> Chains:

@@ -23,7 +23,7 @@ from distributed.protocol import pickle
 
 from ars._native import VERSION
 from ars.columns import Columns, Site
-from ars.errors import ArsError, NetworkError
+from ars.errors import ArsError, HostLostError, NetworkError, RunInterrupted
 from ars.extras import one_torch_thread
 from ars.failures import Failure
 from ars.inference.options import PosteriorOptions
@@ -48,6 +48,7 @@ __all__ = [
     "SentNetwork",
     "Simulators",
     "Task",
+    "ended",
     "packed",
     "run_task",
     "unpacked",
@@ -236,6 +237,14 @@ def run_task(data: bytes, network: SentNetwork | None) -> Outcome | Refused:
         known = error if isinstance(error, ArsError) else ArsError(str(error))
         known.partial = None
         return Refused(name, known)
+    except RunInterrupted as interrupt:
+        return Refused(name, ended(interrupt))
+
+
+def ended(interrupt: RunInterrupted) -> ArsError:
+    """That the plugin was taken down in the middle of a task, because the run is over. As the KeyboardInterrupt that it
+    is, it would end the worker."""
+    return HostLostError(str(interrupt))
 
 
 def worker_name(worker: Any) -> str:
