@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import pickle
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
@@ -33,6 +32,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from ars.errors import RankLostError, TrainingError
 from ars.network.train.share import Share
+from ars.network.train.words import decode, encode
 
 __all__ = ["Alone", "Group", "Ranks", "joined", "reported_by_first"]
 
@@ -49,7 +49,8 @@ class Ranks(Protocol):
     share: Share
 
     def gather(self, mine: _T) -> list[_T]:
-        """What every rank gave, in their order. Raises, on all ranks, if one of them cannot go on."""
+        """What every rank gave, in their order: plain values and tuples (see words.py). Raises, on all ranks, if one of
+        them cannot go on."""
 
     def settled(self, error: BaseException) -> BaseException:
         """Tells the others of an error; what the error of this rank is, now that all know."""
@@ -138,14 +139,14 @@ class Group:
         return error
 
     def _exchange(self, word: _Word) -> list[_Word]:
-        data = pickle.dumps(word)
+        data = encode(tuple(word))
         frames = self._all(len(data).to_bytes(_LEAD, "little") + data[: _FRAME - _LEAD], _FRAME)
         sizes = [int.from_bytes(frame[:_LEAD], "little") for frame in frames]
         if max(sizes) <= _FRAME - _LEAD:
             parts = [frame[_LEAD : _LEAD + size] for frame, size in zip(frames, sizes, strict=True)]
         else:
             parts = [whole[:size] for whole, size in zip(self._all(data, max(sizes)), sizes, strict=True)]
-        return [pickle.loads(part) for part in parts]
+        return [_Word(*decode(part)) for part in parts]
 
     def _all(self, data: bytes, size: int) -> list[bytes]:
         """As many bytes of every rank; shorter ones are padded."""

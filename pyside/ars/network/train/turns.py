@@ -78,7 +78,7 @@ def agreed(
         batch = None if mine is None else mine.batch
         rows = 0 if batch is None else batch.traces
         new = [] if mine is None or mine.vocabulary is None else _unknown(local, known)
-        told = ranks.gather(_Told(rows, None if mine is None else mine.traces, new))
+        told = [_Told(*said) for said in ranks.gather((rows, None if mine is None else mine.traces, new))]
         lengths = {each.traces for each in told if each.traces is not None}
         if not lengths:
             return
