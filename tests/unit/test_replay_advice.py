@@ -21,11 +21,15 @@ FAILURE = Failure(12, "crash", 6, "it crashed", seed=2**64 - 1)
 _NO_MATTER = {
     "--workers",  # as many as it takes
     "--traces",
+    "--first-trace",
     "--on-failure",
     "--out",
+    "--report",
+    "--predict",
     "--resume",
     "--max-restarts",
     "--listen",
+    "--simulators",
     "--key",
     "--wait",
     "--insecure-loopback",
@@ -59,7 +63,7 @@ def _options(add: object) -> set[str]:
 
 
 def test_every_option_that_shapes_a_run_can_be_given_to_replay() -> None:
-    assert _options(replay.add_arguments) - {"--trace", "--wait", "--debugger"} == (
+    assert _options(replay.add_arguments) - {"--trace", "--wait", "--debugger", "--json"} == (
         _options(infer.add_arguments) - _NO_MATTER
     )
 
