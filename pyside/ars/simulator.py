@@ -143,11 +143,11 @@ class Simulator:
             show_stdout=bool(show_stdout),
             continuations=continuations,
         )
-        self._use(Processes(dataclasses.replace(setup, limits=setup.limits.changed(given))))
+        self._use(Processes(dataclasses.replace(setup, limits=setup.limits.changed(given))), Runs)
 
-    def _use(self, processes: Family, runs: Runs | None = None) -> None:
+    def _use(self, processes: Family, runs: type[Runs]) -> None:
         """Run traces with these: processes of this machine, or those of a cluster."""
-        self._processes, self._runs = processes, Runs(processes) if runs is None else runs
+        self._processes, self._runs = processes, runs(processes)
         self._lease = self._processes.lease
         self._prior_chunk, self._prior_chunks = self._runs.prior_chunk, self._runs.prior_chunks  # to train and record
 

@@ -60,8 +60,7 @@ def simulator(client: Client, command: Command, **options: Any) -> Simulator:
         If an argument cannot be used. The message names it.
     """
     made = Simulator(command, **options)
-    fleet = Fleet(client, made._processes.setup)
-    made._use(fleet, ClusterRuns(fleet))
+    made._use(Fleet(client, made._processes.setup), ClusterRuns)
     return made
 
 
