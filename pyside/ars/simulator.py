@@ -143,11 +143,11 @@ class Simulator:
             show_stdout=bool(show_stdout),
             continuations=continuations,
         )
-        self._use(Processes(dataclasses.replace(setup, limits=setup.limits.changed(given))), Runs)
+        self._use(Processes(dataclasses.replace(setup, limits=setup.limits.changed(given))))
 
-    def _use(self, processes: Family, runs: type[Runs]) -> None:
+    def _use(self, processes: Family, runs: Runs | None = None) -> None:
         """Run traces with these: processes of this machine, or those of a cluster."""
-        self._processes, self._runs = processes, runs(processes)
+        self._processes, self._runs = processes, Runs(processes) if runs is None else runs
         self._lease = self._processes.lease
         self._prior_chunk, self._prior_chunks = self._runs.prior_chunk, self._runs.prior_chunks  # to train and record
 
@@ -184,7 +184,8 @@ class Simulator:
         there = None if command is None else processes.setup.command
         processes.setup = processes.setup.listening(listen, there, announce)
         if integer("simulators", simulators, 1, MOST_SIMULATORS) > 1:
-            simulator._use(Crowd(processes.setup, simulators), CrowdRuns)
+            crowd = Crowd(processes.setup, simulators)
+            simulator._use(crowd, CrowdRuns(crowd))
         simulator._processes.ready()
         return simulator
 

@@ -198,7 +198,7 @@ def test_auto_is_exact(started_case: Callable[[exact.Case], ars.Simulator], name
 # ---- random programs -------------------------------------------------------------------------------------------------
 
 PROGRAMS = 50
-PROGRAM_SEED = 9  # the programs of test_random_programs.py
+PROGRAM_SEED = 12  # of programs on which ignoring q(A)/p(A) is off by 15% on average
 PER_PROGRAM = 4  # traces of every program in a block
 REFERENCE_TRACES = 20_000
 

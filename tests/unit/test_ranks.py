@@ -112,7 +112,8 @@ def test_a_short_source_is_not_the_whole_one(both: dict[str, Both]) -> None:
 def test_what_ends_one_rank_ends_both(both: dict[str, Both], name: str, first: str, second: str) -> None:
     found = both[name]
     assert found[0].error.startswith(first) and found[1].error.startswith(second), [each.error for each in found]
-    assert found[0].position == found[1].position > 0
+    assert found[0].position == found[1].position
+    assert found[0].position > 0 or name == "terminated"  # traces are drawn ahead: the signal may be the first to come
     if name != "apart":
         assert_alike(found)
 

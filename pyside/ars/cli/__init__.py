@@ -179,7 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser = _parser()
             _complete(parser)
             arguments = parser.parse_args(argv)
-            arguments.words = sys.argv[1:] if argv is None else list(argv)  # for reports
+            arguments.typed = sys.argv[1:] if argv is None else list(argv)  # for reports
             logging.basicConfig(level=logging.DEBUG if arguments.verbose else logging.WARNING, stream=sys.stderr)
             code = _run(arguments)
         except SystemExit as end:  # of argparse: --help, or wrong arguments

@@ -370,15 +370,19 @@ def _check_range(arguments: argparse.Namespace, options: dict[str, Any]) -> None
 
 
 def _written(post: Posterior, others: Beside, arguments: argparse.Namespace) -> Exception | None:
-    """Writes all files, before anything is printed: nobody may be there to read it. Returns what went wrong."""
+    """Writes all files, before anything is printed: nobody may be there to read it. Returns what went wrong first."""
+    wrong: list[Exception] = []
     try:
         if arguments.out is not None:
             post.save(arguments.out, predicted=others.predicted, prior=others.prior)
+    except Exception as error:  # whatever it is, the results are shown first
+        wrong.append(error)
+    try:
         if arguments.report is not None:
             write_posterior(post, others, arguments, _replayed_with(arguments))
-    except Exception as error:  # whatever it is, the results are shown first
-        return error
-    return None
+    except Exception as error:
+        wrong.append(error)
+    return wrong[0] if wrong else None
 
 
 def run(arguments: argparse.Namespace) -> int:

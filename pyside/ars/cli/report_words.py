@@ -60,7 +60,7 @@ def _file(text: str) -> Path:
 
 def command_of(arguments: argparse.Namespace) -> str:
     """The command line that is being run."""
-    return shlex.join(["ars", *getattr(arguments, "words", sys.argv[1:])])
+    return shlex.join(["ars", *getattr(arguments, "typed", sys.argv[1:])])
 
 
 # ---- posteriors ------------------------------------------------------------------------------------------------------

@@ -60,7 +60,8 @@ def simulator(client: Client, command: Command, **options: Any) -> Simulator:
         If an argument cannot be used. The message names it.
     """
     made = Simulator(command, **options)
-    made._use(Fleet(client, made._processes.setup), ClusterRuns)
+    fleet = Fleet(client, made._processes.setup)
+    made._use(fleet, ClusterRuns(fleet))
     return made
 
 

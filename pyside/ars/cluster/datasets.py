@@ -11,7 +11,6 @@ from distributed import Client, Future, as_completed, get_worker
 from ars.calibration.dataset import DataSet, Record, infer_dataset
 from ars.cluster.tasks import Refused, SentNetwork, Simulators, ended, worker_name
 from ars.errors import ArsError, RunInterrupted
-from ars.runs import Runs
 from ars.simulator import Simulator
 
 __all__ = ["infer_on_workers"]
@@ -79,7 +78,7 @@ def _run(task: _Task, network: SentNetwork | None) -> Record | Refused:
     with plugin.exclusively() as processes:
         try:
             simulator = Simulator(processes.setup.command)
-            simulator._use(processes, Runs)
+            simulator._use(processes)
             proposes = plugin.network(task.network, network) if task.network else None
             return infer_dataset(simulator, task.data, proposes, task.options, task.weighting)
         except ArsError as error:

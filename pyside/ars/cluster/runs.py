@@ -19,6 +19,10 @@ __all__ = ["ClusterRuns"]
 class ClusterRuns(Runs):
     """Runs whose proposers can be sent, and whose chunks overlap."""
 
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet)
+        self._fleet = fleet
+
     def proposer(self, asked: PosteriorOptions, lease: int) -> Proposer:
         proposer = super().proposer(asked, lease)
         return Shipped(proposer, asked) if proposer.asks else proposer
@@ -35,9 +39,7 @@ class ClusterRuns(Runs):
         """In their order. Workers go on with the next chunk while the last traces of one are still under way."""
         configs = [self._chunk_config(seed, first_trace, n, max_rejected) for first_trace, n in parts]
         runs = [(config, self.recorder(config, PriorProposer(), on_failure, NoProgress())) for config in configs]
-        fleet = self._processes
-        assert isinstance(fleet, Fleet)
-        with fleet.exclusively(lease):
-            for recorder in fleet.work_together(runs, PriorProposer()):
+        with self._fleet.exclusively(lease):
+            for recorder in self._fleet.work_together(runs, PriorProposer()):
                 yield of_chunk(recorder)
                 recorder.forget()

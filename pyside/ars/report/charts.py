@@ -150,6 +150,11 @@ def _extent(values: Iterable[npt.ArrayLike], *, log: bool) -> tuple[float, float
     return low, high
 
 
+def _usable(limits: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Limits that an axis can have; None if they are not."""
+    return limits if limits is not None and all(map(math.isfinite, limits)) and limits[0] < limits[1] else None
+
+
 def _across(layer: Layer) -> list[npt.ArrayLike]:
     if isinstance(layer, Rule):
         return [] if layer.x is None else [layer.x]
@@ -307,6 +312,7 @@ def chart(
         An ``svg`` element.
     """
     width = _WIDE if wide else _WIDTH
+    y_limits, x_limits = _usable(y_limits), _usable(x_limits)
     low, high = y_limits or _extent((each for layer in layers for each in _upward(layer)), log=log_y)
     if y_limits is None and not log_y:
         low, high = low - (0.04 * (high - low) if low != 0.0 else 0.0), high + 0.04 * (high - low)

@@ -123,7 +123,8 @@ def _convergence(log_weights: Floats) -> Chart:
     low, high = estimates - 2.0 * errors, estimates + 2.0 * errors
     last = float(estimates[-1])
     late = at >= len(log_weights) / 10  # early estimates would hide how the late ones differ
-    width = max(float(np.nanmax(np.abs(np.r_[low[late], high[late], estimates[late]] - last), initial=0.0)), 1e-6)
+    around = np.abs(np.r_[low[late], high[late], estimates[late]] - last)
+    width = max(float(np.max(around[np.isfinite(around)], initial=0.0)), 1e-6 * max(abs(last), 1.0))
     ends = (float(max(at[0], 1)), float(max(at[-1], at[0] + 1)))
     svg = chart(
         f"Log evidence as traces come in; it ends at {last:.6g}",

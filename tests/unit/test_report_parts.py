@@ -93,6 +93,8 @@ def test_charts_are_xml_with_a_text_alternative_and_finite_numbers() -> None:
         assert root.get("role") == "img" and root[0].tag == "title" and root[0].text == "An alternative & more"
         assert "nan" not in svg and "inf" not in svg
     assert ET.fromstring(chart("nothing", []))[0].text == "nothing"
+    for limits in ((-math.inf, math.inf), (math.nan, 1.0), (2.0, 2.0)):
+        assert "nan" not in chart("limits", layers, x_limits=limits, y_limits=limits)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3e-7, 4e-7), (1e6, 3e6), (0.98, 1.02), (-5.0, -5.0)])
@@ -119,3 +121,25 @@ def test_a_training_is_judged_by_its_held_out_loss() -> None:
     assert "falls" in training_verdict(loss, falling).headline
     assert "rises" in training_verdict(loss, rising).headline
     assert training_verdict([1.0], [None]).level == "plain"
+
+
+def test_experiments_and_benchmarks_become_pages() -> None:
+    from ars_lab.bench.report import bench_page
+    from ars_lab.bench.results import Report, measurement
+    from ars_lab.reproduce.report import reproduce_page
+
+    results = Path(__file__).resolve().parents[2] / "docs" / "results"
+    pages = {name: results / name / "README.md" for name in ("beta", "marsaglia", "mini-sherpa")}
+    text = render(reproduce_page(pages, [], "ars reproduce all"))
+    figures = sum(path.read_text().count("![") for path in pages.values())
+    assert text.count('src="data:image/png;base64,') == figures > 3
+    assert "![" not in text and "| ---" not in text
+    assert reproduce_page(pages, ["wrong"], "").verdict.level == "bad"  # type: ignore[union-attr]
+
+    met = measurement("draws", {"n": 1.0}, "speed", [2.0, 3.0, 4.0], "per s", "higher", target=2.5)
+    missed = measurement("draws", {"n": 2.0}, "speed", 1.0, "per s", "higher", target=2.5)
+    report = Report({"cores": 2}, {"command": "ars bench draws"}, [met, missed])
+    assert bench_page(report).verdict == Verdict(
+        "caution", "1 of 2 targets are missed", "", ["draws, n 2.0: speed is 1.00, the target 2.50"]
+    )
+    assert "3.00 ± 33% (≥ 2.5)" in render(bench_page(report))
