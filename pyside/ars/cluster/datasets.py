@@ -9,8 +9,8 @@ from typing import Any
 from distributed import Client, Future, as_completed, get_worker
 
 from ars.calibration.dataset import DataSet, Record, infer_dataset
-from ars.cluster.tasks import Refused, SentNetwork, Simulators, worker_name
-from ars.errors import ArsError
+from ars.cluster.tasks import Refused, SentNetwork, Simulators, ended, worker_name
+from ars.errors import ArsError, RunInterrupted
 from ars.simulator import Simulator
 
 __all__ = ["infer_on_workers"]
@@ -84,3 +84,5 @@ def _run(task: _Task, network: SentNetwork | None) -> Record | Refused:
         except ArsError as error:
             error.partial = None
             return Refused(worker_name(worker), error)
+        except RunInterrupted as interrupt:
+            return Refused(worker_name(worker), ended(interrupt))
