@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ars._native import RunFlag
@@ -245,7 +245,7 @@ class Runs:
     def prior_chunks(
         self,
         seed: int,
-        parts: Sequence[tuple[int, int]],
+        parts: Iterable[tuple[int, int]],
         *,
         on_failure: OnFailure = ON_FAILURE,
         max_rejected: int = 0,

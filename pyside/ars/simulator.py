@@ -164,18 +164,43 @@ class Simulator:
         simulators: int = 1,
         **options: Any,
     ) -> Self:
-        """A simulator that is started elsewhere, by hand or by a batch system, and comes to us at tcp://ADDRESS:PORT.
+        """Wait for a simulator that is started elsewhere, by hand or by a batch system, and comes to us over TCP.
 
-        key: the controller.key of a pair that ``ars keygen`` made. The simulator is started with
-        ``ARS_ENDPOINT=tcp://OUR_HOST:PORT ARS_KEY=simulator.key``; this call waits for it, at most startup_timeout
-        seconds. Its machine needs ars-host as well: installed with libars, beside the executable, or on the PATH. If
-        it is lost, the run waits for another. options: as of Simulator; the number of workers and the limits on
-        processes, snapshots and memory are set where it is started. insecure_loopback: no keys, for
-        tcp://127.0.0.1:PORT on a machine without other users (and ARS_INSECURE_LOOPBACK=1 for the simulator).
-        command: the remote command line; used only to label the run. announce: called whenever the wait begins, with
-        the address and the line to run there. simulators: how many to wait for (default: 1). Several come to the same
-        address and share the traces of each run, with the results of one; the traces of one that leaves are run by
-        the others, and another may take its place at any time.
+        It is started with ``ARS_ENDPOINT=tcp://OUR_HOST:PORT ARS_KEY=simulator.key``, and its machine needs ars-host as
+        well: installed with libars, beside the executable, or on the PATH. If the simulator is lost, a run waits for
+        another.
+
+        Parameters
+        ----------
+        endpoint : str
+            Where to listen, ``tcp://ADDRESS:PORT``.
+        key : path, optional
+            The ``controller.key`` of a pair that ``ars keygen`` made.
+        insecure_loopback : bool
+            No keys, for ``tcp://127.0.0.1:PORT`` on a machine without other users. The simulator then needs
+            ``ARS_INSECURE_LOOPBACK=1``.
+        startup_timeout : float
+            Seconds to wait for it.
+        command : sequence of str, optional
+            The remote command line, used only to label the run.
+        announce : callable, optional
+            Called whenever the wait begins, with the address and the line to run there.
+        simulators : int
+            How many to wait for (default: 1). Several come to the same address and share the traces of each run, with
+            the results of one. The traces of one that leaves are run by the others, and another may take its place.
+        **options
+            As of ``Simulator``. The number of workers, and the limits on processes, snapshots and memory, are set where
+            the simulator is started.
+
+        Returns
+        -------
+        Simulator
+            Connected, and ready to run.
+
+        Raises
+        ------
+        LaunchError
+            If no simulator came in time, or several of different builds.
         """
         simulator = cls([endpoint] if command is None else command, startup_timeout=startup_timeout, **options)
         keys = None if key is None else read_keys(key)
@@ -271,7 +296,32 @@ class Simulator:
         on_failure: OnFailure = ON_FAILURE,
         first_trace: int = 0,
     ) -> Traces:
-        """Traces of the plain simulator, observations simulated too. first_trace: the number of the first one."""
+        """Run the simulator forwards: traces of its prior, with simulated observations.
+
+        Parameters
+        ----------
+        traces : int
+            How many.
+        seed : int, optional
+            Same seed, same traces, however many workers run them (default: random).
+        progress : bool or Progress, optional
+            True shows a progress bar on stderr (default: none).
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, keep it marked as failed, or drop it (default: "raise").
+        first_trace : int
+            Number of the first trace (default: 0). A trace's draws depend on its number and the seed alone, so runs of
+            different ranges are parts of one run.
+
+        Returns
+        -------
+        Traces
+            ``traces["x"]`` has the values of the latent, observation or result x.
+
+        Raises
+        ------
+        SimulatorError
+            If a trace fails and ``on_failure`` is "raise".
+        """
         count = number_of_traces(traces)
         check_on_failure(on_failure)
         return self._runs.prior(
@@ -301,33 +351,68 @@ class Simulator:
         adapt: bool | RefineConfig = False,
         refined_out: str | os.PathLike[str] | None = None,
     ) -> Posterior:
-        """Weighted traces given data.
+        """Run the simulator backwards: weighted traces, given data.
 
-        observe: name -> a number or an array. NaN means "not observed": that number is left out of the likelihood, and
-        the simulator draws it instead (docs/output.md, "Missing data"). network: from ``train`` or
-        ``ars.Network.load``, made for the same observations; the prior proposes the latents that it does not know, and
-        a NetworkWarning lists them. proposals, instead of a network: name (or address) of a latent -> a distribution,
-        or a function of the values drawn so far;
-        the prior proposes the others. budget: how much work goes into the
-        correction of each loop. "auto" chooses it by a pilot (docs/budget.md); ``Budget.auto(error=0.01)`` and
-        ``Budget.auto(seconds=60)`` stop early, with ``traces`` as the maximum; ``Budget(M=1, N=10)`` is the paper's
-        estimator with a fixed budget; the ``budget`` of another posterior repeats its choice; None makes no estimates,
-        so "ars" weights are not available. Loops under which nothing is proposed are never estimated: their correction
-        is exactly 1.
-        in_loops="prior": inside loops the prior proposes
-        and no correction is needed. on_failure: "raise" stops at the first failed trace, "zero" gives it weight 0,
-        "skip" drops it. first_trace: the number of the first trace; its draws depend on that and the seed alone.
-        first_trace + traces is at most 2**64 - 1. resume: a folder in which finished traces are kept while the run goes
-        on. If it holds some of the same run already, only the others are run, and the result is that of a run without
-        interruption. The folder of another run (docs/reliability.md lists what identifies one) is a StorageError, and
-        so is a disk that takes no more traces; the latter has all finished ones as ``partial``. ask_ahead: what
-        continuations will ask is guessed and asked for all of them together, which is faster and changes no number.
-        With a network it is the default. Proposals written by hand must then have an answer for values that the
-        simulator would not have asked them about. refine: first specialise the network to these data by rounds of
-        training on weighted traces of its own (``Network.refine``; a RefineConfig has settings). adapt: the same
-        without a network, starting from the prior. Both report traces of a run of their own, with fixed proposals and
-        another seed than any round's, so the weights are unbiased (docs/refinement.md). refined_out: a file for the
-        network that either of them made.
+        Parameters
+        ----------
+        observe : mapping of str to array_like
+            The data: the name of an observation, and a number or an array. NaN means "not observed": that number is
+            left out of the likelihood, and the simulator draws it instead (docs/output.md, "Missing data").
+        traces : int
+            How many. With ``Budget.auto(error=...)`` or ``Budget.auto(seconds=...)``, the most.
+        network : Network, optional
+            Proposes the latents: from ``train`` or ``Network.load``, made for the same observations. The prior proposes
+            the latents that it does not know, and a NetworkWarning lists them.
+        proposals : mapping of str to distribution or callable, optional
+            Instead of a network: the name or address of a latent, and its distribution, or a function of the values
+            drawn so far. The prior proposes the others.
+        budget : "auto", Budget or None
+            How much work goes into the correction of each loop. "auto" chooses it by a pilot (docs/budget.md).
+            ``Budget.auto(error=0.01)`` and ``Budget.auto(seconds=60)`` stop early. ``Budget(M=1, N=10)`` is the paper's
+            estimator with a fixed budget. The ``budget`` of another posterior repeats its choice. None makes no
+            estimates, so "ars" weights are not available. Loops in which nothing is proposed are never estimated: their
+            correction is exactly 1.
+        in_loops : {"proposal", "prior"}
+            "prior": inside loops the prior proposes, and no correction is needed (default: "proposal").
+        seed : int, optional
+            Same seed, same traces and weights, however many workers run them (default: random).
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, give it weight 0, or drop it (default: "raise").
+        progress : bool or Progress, optional
+            True shows a progress bar on stderr (default: none).
+        first_trace : int
+            Number of the first trace (default: 0); first_trace + traces is at most 2**64 - 1. A trace's draws depend on
+            its number and the seed alone, so runs of different ranges are parts of one run (``ars.merge``).
+        resume : path, optional
+            A folder in which finished traces are kept while the run goes on. If it holds some of the same run already,
+            only the others are run, and the result is that of a run without interruption.
+        ask_ahead : bool, optional
+            What continuations will ask is guessed, and asked for all of them together, which is faster and changes no
+            number (default: with a network). Proposals written by hand must then have an answer for values that the
+            simulator would not have asked them about.
+        refine : bool or RefineConfig
+            First specialise the network to these data, by rounds of training on weighted traces of its own
+            (``Network.refine``).
+        adapt : bool or RefineConfig
+            The same without a network, starting from the prior. Both report traces of a run of their own, with fixed
+            proposals and another seed than any round's, so the weights are unbiased (docs/refinement.md).
+        refined_out : path, optional
+            A file for the network that ``refine`` or ``adapt`` made.
+
+        Returns
+        -------
+        Posterior
+            Traces with log weights; ``summary()`` says whether to trust them.
+
+        Raises
+        ------
+        SimulatorError
+            If a trace fails and ``on_failure`` is "raise".
+        StorageError
+            If the folder ``resume`` holds another run (docs/reliability.md lists what identifies one), or its disk is
+            full; the latter has all finished traces as ``partial``.
+        RunInterrupted
+            After Ctrl-C; ``partial`` has what had finished.
         """
         lease = self._lease()
         data = observed_arrays(observe)
@@ -708,11 +793,40 @@ class Simulator:
         on_failure: OnFailure = ON_FAILURE,
         progress: bool | Progress | None = None,
     ) -> Recording:
-        """Draws prior traces until the folder ``out`` holds ``traces`` of them, for ``train(data=...)``.
+        """Draw prior traces until the folder ``out`` holds ``traces`` of them, for ``train(data=...)``.
 
-        The shards in the folder survive a crash. max_rejected: record also what rejected tries drew, up to so many
-        tries of every loop entry; 64 is enough for train_on="all". first_trace: the number of the first one (default:
-        that of the folder, 0 for a new one), so that several machines record ranges of one run (``ars.merge``).
+        What is in the folder survives a crash, and a later call goes on from there.
+
+        Parameters
+        ----------
+        traces : int
+            How many the folder is to hold in the end.
+        out : path
+            The folder.
+        seed : int, optional
+            Same seed, same traces (default: that of the folder, random for a new one).
+        shard_traces : int
+            Traces per file.
+        max_rejected : int
+            Also record what rejected tries drew, up to so many tries of every loop entry (default: 0); 64 is enough for
+            ``train_on="all"``.
+        first_trace : int, optional
+            Number of the first trace (default: that of the folder, 0 for a new one), so that several machines record
+            ranges of one run (``ars.merge``).
+        on_failure : {"raise", "zero", "skip"}
+            Stop at a trace that fails, or leave it out (default: "raise").
+        progress : bool or Progress, optional
+            True shows a progress bar on stderr (default: none).
+
+        Returns
+        -------
+        Recording
+            The folder, for ``train(data=...)``.
+
+        Raises
+        ------
+        StorageError
+            If the folder holds another recording, or cannot be written.
         """
         return record(
             self,

@@ -48,7 +48,7 @@ def test_proposals_reach_the_simulator_and_traces_come_back_in_order(fake: Calla
     np.testing.assert_array_equal(post["x"], 5.0 + np.arange(100))
     np.testing.assert_array_equal(post["u"], 0.1 * (5.0 + np.arange(100)))
     assert post.run._replace(proposals="", build="", budget="") == ars.RunInfo(
-        1, 1, 10, "proposal", "raise", sim.command
+        1, 1, 10, "proposal", "raise", sim.command, ranges=((0, 100),)
     )
     assert len(post.run.build) == 64  # the digest of its files
     assert json.loads(post.run.proposals) == proposed_by(PROPOSALS, None)

@@ -116,5 +116,5 @@ def test_the_ablation_runs_and_compares(csim: Callable[[str], str], capsys: pyte
     assert rows[0][3] == "+0.000" and float(rows[1][2]) - float(rows[0][2]) == pytest.approx(
         float(rows[1][3]), abs=2e-3
     )
-    with pytest.raises(ValueError, match="there is no variant flta; there are 20 components"):
+    with pytest.raises(ValueError, match=r"there is no variant flta; there are .*20 components"):
         list(ablation.run(ablation.SUBJECTS["sir"], traces=1, data=1, draws=1, only=["flta"], simulators=folder))

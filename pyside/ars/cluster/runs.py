@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable
 
 from ars.arguments import ON_FAILURE, OnFailure
 from ars.cluster.fleet import Fleet
@@ -30,7 +30,7 @@ class ClusterRuns(Runs):
     def prior_chunks(
         self,
         seed: int,
-        parts: Sequence[tuple[int, int]],
+        parts: Iterable[tuple[int, int]],
         *,
         on_failure: OnFailure = ON_FAILURE,
         max_rejected: int = 0,

@@ -188,11 +188,12 @@ def record(
         drawn = {name: about[name] for name in ("command", "seed", "max_rejected")}
         done = sum(shard.requested for shard in shards)
         unchecked = bool(shards)
-        starts = range(done, n, shard_traces)
-        ranges = [(about["first_trace"] + start, min(shard_traces, n - start)) for start in starts]
+        begin, counts = about["first_trace"], range(done, n, shard_traces)
+        # Two of them, made as they are needed: a recording may have more shards than fit into a list.
+        ranges, same = (((begin + start, min(shard_traces, n - start)) for start in counts) for _ in range(2))
         options: dict[str, Any] = {"on_failure": on_failure, "max_rejected": max_rejected, "lease": lease}
         chunks = stack.enter_context(contextlib.closing(sim._prior_chunks(about["seed"], ranges, **options)))
-        for (first, count), (columns, sites) in zip(ranges, chunks, strict=True):
+        for (first, count), (columns, sites) in zip(same, chunks, strict=True):
             kept = take(columns, np.flatnonzero(columns.traces["failure"] == 0))
             if unchecked:
                 Recording(folder).check_simulator(kept, sites)
