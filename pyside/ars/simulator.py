@@ -387,9 +387,9 @@ class Simulator:
             A folder in which finished traces are kept while the run goes on. If it holds some of the same run already,
             only the others are run, and the result is that of a run without interruption.
         ask_ahead : bool, optional
-            What continuations will ask is guessed, and asked for all of them together, which is faster and changes no
-            number (default: with a network). Proposals written by hand must then have an answer for values that the
-            simulator would not have asked them about.
+            Guess the questions of continuations and ask them together, which is faster and changes no number (default:
+            with a network). Proposals written by hand must then have an answer for values that the simulator would
+            not have asked them about.
         refine : bool or RefineConfig
             First specialise the network to these data, by rounds of training on weighted traces of its own
             (``Network.refine``).

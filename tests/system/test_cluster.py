@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 from build_helpers import COMPILERS, Builder, Variant
-from cluster_tools import DATA, assert_same, gone
+from cluster_tools import DATA, gone
+from same_traces import assert_same
 
 import ars
 from ars.cli import main

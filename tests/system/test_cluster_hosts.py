@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from cluster_tools import DATA, assert_same
+from cluster_tools import DATA
 from network_hosts import Host, network_of
+from same_traces import assert_same
 
 import ars
 

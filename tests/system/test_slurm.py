@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster_tools import DATA, assert_same, gone
+from cluster_tools import DATA, gone
+from same_traces import assert_same
 
 import ars
 from ars.cli import _parser, main

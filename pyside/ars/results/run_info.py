@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 __all__ = ["RunInfo"]
 
@@ -24,3 +25,10 @@ class RunInfo(NamedTuple):
     defensive: float = 0.0  # share of the prior in each proposal of a network; 0: no network
     refined: bool = False  # whether the network was refined for one observation
     ranges: tuple[tuple[int, int], ...] = ()  # trace numbers that were run: first and count; (): not known, or not all
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """A run as JSON has it, where tuples are lists. Fields that an earlier version did not know may be missing."""
+        tuples = {name: tuple(fields.get(name, ())) for name in ("simulator", "exact")}
+        ranges = tuple((int(first), int(count)) for first, count in fields.get("ranges", ()))
+        return cls(**{**fields, **tuples, "ranges": ranges})

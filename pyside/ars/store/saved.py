@@ -218,9 +218,7 @@ def _unpacked(cls: type[_P], source: Path, variables: Mapping[str, Array], about
     columns = _columns(source, arrays)
     if unknown := sorted(set(about["run"]) - set(RunInfo._fields)):
         raise StorageError(f"{source} is of a newer version of libars: this one does not know {', '.join(unknown)}")
-    lists = {name: tuple(about["run"].get(name, ())) for name in ("simulator", "exact")}
-    ranges = tuple((int(first), int(count)) for first, count in about["run"].get("ranges", ()))
-    run = RunInfo(**{**about["run"], **lists, "ranges": ranges})
+    run = RunInfo.from_json(about["run"])
     budget_of(run)  # raises ValueError if it is not one
     observed: dict[str, npt.NDArray[np.float64]] = {}
     begin = 0

@@ -188,12 +188,13 @@ def record(
         drawn = {name: about[name] for name in ("command", "seed", "max_rejected")}
         done = sum(shard.requested for shard in shards)
         unchecked = bool(shards)
-        begin, counts = about["first_trace"], range(done, n, shard_traces)
-        # Two of them, made as they are needed: a recording may have more shards than fit into a list.
-        ranges, same = (((begin + start, min(shard_traces, n - start)) for start in counts) for _ in range(2))
+        starts = range(done, n, shard_traces)
+        # Made as they are needed: a recording may have more shards than fit into a list.
+        ranges = ((about["first_trace"] + start, min(shard_traces, n - start)) for start in starts)
         options: dict[str, Any] = {"on_failure": on_failure, "max_rejected": max_rejected, "lease": lease}
         chunks = stack.enter_context(contextlib.closing(sim._prior_chunks(about["seed"], ranges, **options)))
-        for (first, count), (columns, sites) in zip(same, chunks, strict=True):
+        for start, (columns, sites) in zip(starts, chunks, strict=True):
+            first, count = about["first_trace"] + start, min(shard_traces, n - start)
             kept = take(columns, np.flatnonzero(columns.traces["failure"] == 0))
             if unchecked:
                 Recording(folder).check_simulator(kept, sites)

@@ -51,9 +51,7 @@ def unpack(arrays: Arrays) -> Record:
         loops[name] = arrays["loops"][name]
     columns: Columns = blank._replace(traces=arrays["traces"], loops=loops)
     sites = [Site(i, SiteKind(k), None if d is None else DistKind(d), address) for i, k, d, address in about["sites"]]
-    tuples = {name: tuple(about["run"].get(name, ())) for name in ("simulator", "exact")}
-    ranges = tuple((int(first), int(count)) for first, count in about["run"].get("ranges", ()))
-    run = RunInfo(**{**about["run"], **tuples, "ranges": ranges})
+    run = RunInfo.from_json(about["run"])
     record = Record(columns, sites, run=run, stats=about["stats"], observed={})
     record.kept = {name.removeprefix(_VALUE): array for name, array in arrays.items() if name.startswith(_VALUE)}
     return record
