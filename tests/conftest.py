@@ -56,6 +56,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} asks for {', '.join(asks)}: move it to tests/system")
 
 
+def pytest_collection_finish() -> None:
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        raise pytest.UsageError(f"a package that tests import replaced Ctrl-C: {signal.getsignal(signal.SIGINT)}")
+
+
 def _own_temporary_directory(config: pytest.Config) -> None:
     """What lies there is ours, also when another session of tests runs on this machine. tmp_path stays where it was."""
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
@@ -156,6 +161,8 @@ def _everything() -> dict[str, str]:
     found = {f"process {pid}": what for pid, what in _processes().items()} if STARTED.any() else {}
     found.update({f"file {path}": "" for path in _files()})
     found.update({f"thread {name}": "" for name in _threads()})
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        found["handler of SIGINT"] = repr(signal.getsignal(signal.SIGINT))
     return found
 
 
@@ -173,7 +180,7 @@ def own_processes() -> Callable[[], dict[int, str]]:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(known_leftovers: dict[str, str]) -> Iterator[None]:
-    """Fails a test that leaves a process, a socket, shared memory or a thread of ours behind."""
+    """Fails a test that leaves a process, a socket, shared memory, a thread of ours or a handler of Ctrl-C behind."""
     yield
     deadline = time.monotonic() + PATIENCE
     while (

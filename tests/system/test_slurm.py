@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,13 @@ import ars
 from ars.cli import _parser, main
 
 pytest.importorskip("distributed", reason="needs the extra cluster")
-pytest.importorskip("dask_jobqueue", reason="needs the extra slurm")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    # Not imported here: it replaces the handler of Ctrl-C, for every other test of this process too.
+    pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="needs the extra slurm"),
+]
 
 ARS = str(Path(sys.executable).with_name("ars"))
 NODE = ["--cores", "2", "--memory", "1G"]
@@ -178,6 +183,13 @@ def test_a_folder_that_a_job_script_cannot_name(
 
 
 # ---- what is asked for -----------------------------------------------------------------------------------------------
+
+
+def test_the_import_leaves_ctrl_c_alone() -> None:
+    """dask_jobqueue replaces its handler when it is imported."""
+    code = "import signal, ars.cluster.slurm; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    fresh = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {code}"
+    subprocess.run([sys.executable, "-c", fresh], check=True, timeout=120)
 
 
 def test_a_dry_run_prints_the_script_and_submits_nothing(slurm: Slurm, capsys: pytest.CaptureFixture[str]) -> None:

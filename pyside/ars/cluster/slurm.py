@@ -12,15 +12,15 @@ import math
 import os
 import secrets
 import shlex
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dask_jobqueue import SLURMCluster
-from dask_jobqueue.slurm import SLURMJob
 from distributed import Client, Status
 from distributed.deploy.spec import ProcessInterface
 
@@ -28,6 +28,22 @@ from ars.arguments import integer
 from ars.cluster.certificates import Certificates, make_certificates
 from ars.cluster.slurm_queue import QueuedJob, SlurmQueue
 from ars.errors import HostLostError, KeyFileError, LaunchError
+
+
+@contextlib.contextmanager
+def _ctrl_c_kept() -> Iterator[None]:
+    """dask-jobqueue replaces the handler of Ctrl-C when it is imported: a run would then lose its finished traces."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():  # elsewhere the import itself fails
+            signal.signal(signal.SIGINT, before)
+
+
+with _ctrl_c_kept():
+    from dask_jobqueue import SLURMCluster
+    from dask_jobqueue.slurm import SLURMJob
 
 __all__ = ["Nodes", "SlurmOptions", "job_script", "open_slurm"]
 
