@@ -179,8 +179,9 @@ def _comparison(page: Page, work: Workspace, outcomes: Sequence[Repeated]) -> No
 _READING: Final = (
     "The bias is computed from all runs together, and its standard error from their weights. A bias within a few "
     "standard errors is not significant. IC's standard errors are meaningless where its variance is infinite. "
-    "K_converge is the median over the runs. M = 1 and 2 are thinned from the runs with M = 10: given the sum of the tries under p, the numbers of "
-    "the first runs are drawn at random. This gives exactly the distribution of a run with the smaller budget."
+    "K_converge is the median over the runs. M = 1 and 2 are thinned from the runs with M = 10: given "
+    "the sum of the tries under p, the numbers of the first runs are drawn at random. This gives exactly the "
+    "distribution of a run with the smaller budget."
 )
 
 
