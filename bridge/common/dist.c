@@ -190,7 +190,7 @@ static int check_component(const double *p, unsigned i, bool discrete, char *tex
     if (!(p[0] >= 0 && p[0] <= 1 + 1e-9))
         return wrong(text, size, "Mixture: the weight of component %u is %.12g, must be from 0 to 1", i, p[0]);
     if (!known(p[1]) || p[1] != floor(p[1]) || !ars__dist_is_component((unsigned)p[1]))
-        return wrong(text, size, "Mixture: component %u is of kind %.12g, which a component cannot be", i, p[1]);
+        return wrong(text, size, "Mixture: component %u is of kind %.12g, which cannot be a component", i, p[1]);
     ars_dist d = ars__component(p);
     const struct ars__kind *kind = &ars__kinds[d.kind];
     for (unsigned j = kind->n; j < 4; j++) {

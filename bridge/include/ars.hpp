@@ -7,7 +7,7 @@
  *     });
  *     ars::observe("y", ars::normal(x, 0.1));
  *
- * Read the notes at the top of ars.h: they hold here too. */
+ * Read the notes at the top of ars.h first: they apply here too. */
 #ifndef ARS_HPP
 #define ARS_HPP
 
@@ -136,14 +136,14 @@ inline double observe(const char *name, dist d) {
     return ars_observe(name, d);
 }
 
-/* How many values the draws from these distributions have together. */
+/* Returns the total number of values in one draw from each of these distributions. */
 inline std::size_t dimension(const dist *d, std::size_t n) {
     std::size_t sum = 0;
     for (std::size_t i = 0; i < n; i++) sum += ars_dimension(d[i]);
     return sum;
 }
 
-/* Latents of one site in one request; the values of one distribution after another. */
+/* Draws latents of one site in one request. Returns the values of one distribution after another. */
 inline void sample_vector(const char *name, const dist *d, std::size_t n, double *values) {
     ars_sample_vector(name, d, n, values);
 }
@@ -217,7 +217,7 @@ inline void flat_policy(const char *pattern, ars_policy policy) {
     ars_flat_policy(pattern, policy);
 }
 
-/* An array, row by row, with the lengths of its axes. */
+/* Records an array in row-major order, with the lengths of its axes. */
 inline void results(const char *name, const double *value, const std::vector<std::size_t> &shape) {
     ars_results_shaped(name, value, shape.data(), shape.size());
 }
@@ -227,7 +227,7 @@ inline void results(const char *name, const std::vector<double> &value, const st
     detail::check_sizes("results", name, size, "elements in the shape", value.size(), "values");
     ars_results_shaped(name, value.data(), shape.data(), shape.size());
 }
-/* Rows of equal length. */
+/* Records a matrix, given as rows of equal length. */
 inline void results(const char *name, const std::vector<std::vector<double>> &rows) {
     const std::size_t width = rows.empty() ? 0 : rows.front().size();
     std::vector<double> value;
@@ -242,7 +242,7 @@ inline void results(const char *name, const std::vector<std::vector<double>> &ro
 inline void observe_normals(const char *name, const double *mean, const double *std, std::size_t n, double *value) {
     ars_observe_normals(name, mean, std, n, value);
 }
-/* Returns what was observed, or drawn where it was not (NaN in the data). */
+/* Returns the observed values; a value that was not observed (NaN in the data) is drawn. */
 inline std::vector<double> observe_normals(const char *name, const std::vector<double> &mean,
                                            const std::vector<double> &std) {
     detail::check_sizes("observe_normals", name, mean.size(), "means", std.size(), "standard deviations");
@@ -254,7 +254,7 @@ inline std::vector<double> observe_normals(const char *name, const std::vector<d
 inline void observe_vector(const char *name, const dist *d, std::size_t n, double *value = nullptr) {
     ars_observe_vector(name, d, n, value);
 }
-/* Returns what was observed, or drawn. */
+/* Returns the observed or drawn values. */
 inline std::vector<double> observe_vector(const char *name, const std::vector<dist> &d) {
     std::vector<double> value(dimension(d.data(), d.size()));
     ars_observe_vector(name, d.data(), d.size(), value.data());
@@ -275,7 +275,7 @@ inline std::vector<double> observe_values(const char *name, const std::vector<di
     return value;
 }
 
-/* All data that the controller gives for a name; empty if there are none. */
+/* Returns all data that the controller gives for a name; empty without data. */
 inline std::vector<double> given(const char *name) {
     std::size_t n;
     const double *values = ars_given(name, &n);
@@ -301,7 +301,7 @@ inline const char *version() {
 }
 
 /* Calls model() once per trace and returns the program's exit code. An exception that leaves the model ends the
- * process through std::terminate, for it cannot pass through the C code in between. */
+ * process through std::terminate, because it cannot pass through the C code in between. */
 template <class Model> int main(int argc, char **argv, Model &&model) {
     typedef typename std::remove_reference<Model>::type callable;
     struct trampoline {
@@ -313,7 +313,7 @@ template <class Model> int main(int argc, char **argv, Model &&model) {
 
 /* ---- rejection loops ------------------------------------------------------------------------------------------ */
 
-/* Repeats body() until it returns true. Every try must be independent of the tries before. The body is a lambda that
+/* Repeats body() until it returns true. Every try must be independent of earlier tries. The body is a lambda that
  * is written in the call; the loop's address survives recompiling, with GCC and Clang alike. */
 template <class F> void reject(F &&body, const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
     static_assert(!std::is_lvalue_reference<F>::value,

@@ -294,7 +294,23 @@ class NetworkConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NetworkConfig:
-        """The settings that ``to_dict`` gave; a name that this version does not know is a ValueError."""
+        """Restore settings from ``to_dict``.
+
+        Parameters
+        ----------
+        values : mapping
+            Fields by name. Fields of later versions that are absent get the values of earlier versions.
+
+        Returns
+        -------
+        NetworkConfig
+            The settings.
+
+        Raises
+        ------
+        ValueError
+            If this version does not know a name.
+        """
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(values) - known):
             raise ValueError(f"the network's settings have {', '.join(unknown)}, which this version does not know")

@@ -126,12 +126,34 @@ def _exp(x: float) -> float:
 
 
 def shown_ess(effective: float) -> str:
-    """An effective number of traces in words: rounded down, since 1.99 is not 2.0."""
+    """Format an effective number of traces, rounded down: 1.99 is not 2.0.
+
+    Parameters
+    ----------
+    effective : float
+        Effective number of traces.
+
+    Returns
+    -------
+    str
+        With one decimal, such as "1,234.5".
+    """
     return f"{math.floor(effective * 10.0 + _ROUNDING) / 10.0:,.1f}"
 
 
 def too_few(effective: float) -> str | None:
-    """Why this many effective traces give no standard error; None if they are enough."""
+    """Explain why this many effective traces give no standard error.
+
+    Parameters
+    ----------
+    effective : float
+        Effective number of traces.
+
+    Returns
+    -------
+    str or None
+        The reason; None from two effective traces.
+    """
     if effective >= LEAST_EFFECTIVE - _ROUNDING:
         return None
     if effective == 0.0:
@@ -170,9 +192,19 @@ def log_evidence(log_weights: npt.ArrayLike) -> Evidence:
 
 
 def running_evidence(log_weights: npt.ArrayLike, at: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Log evidence and its relative error after the first n weights, for each n in ``at``.
+    """Estimate the log evidence after the first n weights, for several n.
 
-    The error is NaN where the first n weights are fewer than two effective traces.
+    Parameters
+    ----------
+    log_weights : array_like
+        One natural log weight per trace; -inf is a weight of 0.
+    at : array_like of int
+        The numbers n, each from 1 to the number of weights.
+
+    Returns
+    -------
+    tuple of array
+        Log evidence and its relative error, one per n. The error is NaN below two effective traces.
     """
     weights = _checked(log_weights)
     n = np.asarray(at, dtype=np.int64)
@@ -186,26 +218,64 @@ def running_evidence(log_weights: npt.ArrayLike, at: npt.ArrayLike) -> tuple[Flo
 
 
 def normalised_weights(log_weights: npt.ArrayLike) -> Floats:
-    """Weights that sum to 1."""
+    """Scale weights so that they sum to 1.
+
+    Parameters
+    ----------
+    log_weights : array_like
+        One natural log weight per trace; -inf is a weight of 0.
+
+    Returns
+    -------
+    array
+        Weights, not their logs.
+
+    Raises
+    ------
+    ValueError
+        If every weight is 0.
+    """
     scaled, _ = _scaled(_checked(log_weights))
     total = scaled.sum()
     if total == 0.0:
         raise ValueError(
             "every weight is 0: no trace explains the data, or no trace that does has a correction above 0. "
-            "There is no posterior to speak of"
+            "There is no posterior"
         )
     return np.asarray(scaled / total, dtype=np.float64)
 
 
 def ess(log_weights: npt.ArrayLike) -> float:
-    """The effective number of traces, (sum w)^2 / sum w^2: from 1 to how many there are; 0 if every weight is 0."""
+    """Count the effective traces, (sum w)^2 / sum w^2.
+
+    Parameters
+    ----------
+    log_weights : array_like
+        One natural log weight per trace; -inf is a weight of 0.
+
+    Returns
+    -------
+    float
+        From 1 to the number of traces; 0 if every weight is 0.
+    """
     scaled, _ = _scaled(_checked(log_weights))
     squares = float(np.square(scaled).sum())
     return float(scaled.sum()) ** 2 / squares if squares else 0.0
 
 
 def normalised_ess(log_weights: npt.ArrayLike) -> float:
-    """The effective share of the traces, from 0 to 1."""
+    """Divide the effective number of traces by their number.
+
+    Parameters
+    ----------
+    log_weights : array_like
+        One natural log weight per trace; -inf is a weight of 0.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+    """
     weights = _checked(log_weights)
     return ess(weights) / len(weights)
 
@@ -248,10 +318,22 @@ _LEAST_TAIL = 5
 
 
 def pareto_k(log_weights: npt.ArrayLike, *, tail_share: float = 1.0) -> ParetoK:
-    """Vehtari, Simpson, Gelman, Yao and Gabry (2024): a generalised Pareto fit to the largest weights.
+    """Fit a generalised Pareto distribution to the largest weights (Vehtari, Simpson, Gelman, Yao and Gabry, 2024).
 
-    The tail is the min(0.2 S, 3 sqrt(S)) largest of S weights, or the largest ``tail_share`` of these; those that tie
-    with the largest weight outside it are not in it.
+    The tail consists of the min(0.2 S, 3 sqrt(S)) largest of S weights. Weights equal to the largest one outside the
+    tail are excluded.
+
+    Parameters
+    ----------
+    log_weights : array_like
+        One natural log weight per trace; -inf is a weight of 0.
+    tail_share : float
+        Share of the tail to fit, its largest weights (default: 1.0, all of them).
+
+    Returns
+    -------
+    ParetoK
+        The shape k. NaN if it is unknown and -inf if there is no tail, each with a ``reason``.
     """
     weights = _checked(log_weights)
     size = len(weights)
@@ -326,12 +408,29 @@ def k_converge(
     max_draws: int | None = None,
     repeats: int = 100,
 ) -> int | None:
-    """How many traces convergence takes: the smallest K with E[Q_K] < epsilon, Q_K = max w / sum w of K weights.
+    """Find how many traces convergence takes, by the test of Chatterjee and Diaconis (2018) that the paper uses.
 
-    This is the test of Chatterjee and Diaconis (2018) that the paper uses. E[Q_K] is the mean over ``repeats`` random
-    orderings of the weights, of which Q_K takes the first K: without replacement, so that it is unbiased for every K
-    up to their number. None if no K up to ``max_draws`` (by default, all weights) passes: the paper plots no point
-    there. While all weights seen are 0, Q_K is 1. A million weights take some seconds; max_draws makes it fewer.
+    Q_K = max w / sum w is the share of the largest of K weights; it is 1 while all of them are 0. The test passes at
+    the smallest K with E[Q_K] < epsilon. E[Q_K] is the mean over random orderings of the weights, of which Q_K takes
+    the first K. They are drawn without replacement, so the mean is unbiased for every K.
+
+    Parameters
+    ----------
+    log_weights : array_like
+        One natural log weight per trace; -inf is a weight of 0.
+    epsilon : float
+        Largest share of a single weight, between 0 and 1 (default: 0.01).
+    seed : int or numpy.random.Generator
+        Seed of the orderings (default: 0).
+    max_draws : int, optional
+        Largest K to try (default: the number of weights). A million weights take some seconds.
+    repeats : int
+        Number of random orderings (default: 100).
+
+    Returns
+    -------
+    int or None
+        The smallest K; None if no K up to ``max_draws`` passes.
     """
     weights = _checked(log_weights)
     if not 0.0 < epsilon < 1.0:
@@ -379,7 +478,25 @@ def _present(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> tuple[Floats,
 
 
 def weighted_mean(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> float:
-    """The mean of one number per trace, over the traces that have it (NaN: not there)."""
+    """Average one number per trace by the weights, over the traces that have it.
+
+    Parameters
+    ----------
+    values : array_like
+        One number per trace; NaN where a trace has none.
+    log_weights : array_like
+        One natural log weight per trace; -inf is a weight of 0.
+
+    Returns
+    -------
+    float
+        The weighted mean.
+
+    Raises
+    ------
+    ValueError
+        If no trace has the value, or all of those have weight 0.
+    """
     x, weights = _present(values, log_weights)
     used = weights > 0.0  # an infinite value of weight 0 counts for nothing
     return float(weights[used] @ x[used])
@@ -414,7 +531,23 @@ def weighted_mean_error(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> fl
 
 
 def checked_levels(q: npt.ArrayLike) -> Floats:
-    """Levels of quantiles, from 0 to 1."""
+    """Check levels of quantiles.
+
+    Parameters
+    ----------
+    q : float or array_like
+        Levels.
+
+    Returns
+    -------
+    array
+        The levels as doubles.
+
+    Raises
+    ------
+    ValueError
+        If one is not between 0 and 1.
+    """
     levels = np.asarray(q, dtype=np.float64)
     if not np.all((levels >= 0.0) & (levels <= 1.0)):
         raise ValueError(f"quantiles must lie between 0 and 1, not {levels.tolist()}")
@@ -422,7 +555,22 @@ def checked_levels(q: npt.ArrayLike) -> Floats:
 
 
 def weighted_quantile(values: npt.ArrayLike, q: npt.ArrayLike, log_weights: npt.ArrayLike) -> Floats:
-    """The smallest values whose weights, with those of all smaller ones, reach q. One per q."""
+    """Find quantiles under the weights, over the traces that have the value.
+
+    Parameters
+    ----------
+    values : array_like
+        One number per trace; NaN where a trace has none.
+    q : float or array_like
+        Levels, from 0 to 1.
+    log_weights : array_like
+        One natural log weight per trace; -inf is a weight of 0.
+
+    Returns
+    -------
+    array
+        For each level, the smallest value at which the cumulative weight reaches it.
+    """
     levels = checked_levels(q)
     x, weights = _present(values, log_weights)
     x, weights = x[weights > 0.0], weights[weights > 0.0]
@@ -433,8 +581,24 @@ def weighted_quantile(values: npt.ArrayLike, q: npt.ArrayLike, log_weights: npt.
 
 
 def resample(log_weights: npt.ArrayLike, n: int, seed: int | np.random.Generator = 0) -> Integers:
-    """n rows drawn in proportion to their weights, in random order: systematic resampling, so row i comes
-    floor(n w_i) or ceil(n w_i) times."""
+    """Draw rows in proportion to their weights, in random order.
+
+    Systematic resampling: row i appears floor(n w_i) or ceil(n w_i) times, for weights w that sum to 1.
+
+    Parameters
+    ----------
+    log_weights : array_like
+        One natural log weight per trace; -inf is a weight of 0.
+    n : int
+        Number of rows to draw.
+    seed : int or numpy.random.Generator
+        Seed (default: 0).
+
+    Returns
+    -------
+    array of int
+        Zero-based row numbers.
+    """
     if n < 0:
         raise ValueError(f"n is {n}, must not be negative")
     rng = np.random.default_rng(seed)

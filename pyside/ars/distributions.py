@@ -44,7 +44,7 @@ def _table(kind: DistKind, rows: int | None, columns: Sequence[Array]) -> npt.ND
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Distribution:
-    """What all distributions have in common. After construction the parameters are read-only float64 arrays."""
+    """The base class of all distributions. After construction the parameters are read-only float64 arrays."""
 
     rows: int | None = field(init=False)  # None: all parameters are scalars
     _words: npt.NDArray[np.uint64] = field(init=False)
@@ -76,7 +76,18 @@ class Distribution:
         return np.broadcast_to(low, shape).astype(np.float64), np.broadcast_to(high, shape).astype(np.float64)
 
     def encode(self, rows: int) -> list[bytes]:
-        """The wire form (ars_wire_dist), once per row; scalars are repeated."""
+        """Encode the distribution for the wire (ars_wire_dist), once per row.
+
+        Parameters
+        ----------
+        rows : int
+            Number of rows; scalar parameters are repeated.
+
+        Returns
+        -------
+        list of bytes
+            One item per row.
+        """
         if rows < 0:
             raise ValueError(f"rows is {rows}, must not be negative")
         data, size = self._words.tobytes(), self._words.itemsize * self._words.shape[1]
@@ -87,7 +98,18 @@ class Distribution:
         return [data[at : at + size] for at in range(0, rows * size, size)]
 
     def log_prob(self, x: npt.ArrayLike) -> Array:
-        """Log density (probability, if discrete) of x; with rows, x is one value per row, or one value for all."""
+        """Compute the log density, or log probability if discrete.
+
+        Parameters
+        ----------
+        x : array_like
+            Values. If the parameters have rows: one value per row, or one for all.
+
+        Returns
+        -------
+        array
+            Natural logs; -inf outside the support.
+        """
         values = np.asarray(x, dtype=np.float64)
         if self.rows is not None and values.ndim == 0:
             values = np.broadcast_to(values, (self.rows,))
@@ -98,7 +120,20 @@ class Distribution:
         return _native.log_density(self._words, values)
 
     def sample(self, n: int, seed: int) -> Array:
-        """n draws, the same for the same seed; with rows, n must be their number, and there is one draw per row."""
+        """Draw values.
+
+        Parameters
+        ----------
+        n : int
+            Number of draws. If the parameters have rows, it must equal the number of rows; each row gives one draw.
+        seed : int
+            Seed. The same seed gives the same draws.
+
+        Returns
+        -------
+        array
+            n values.
+        """
         if self.rows is not None and self.rows != n:
             raise ValueError(f"{type(self).__name__}: its parameters have {self.rows} rows, but n is {n}")
         return _native.sample(self._words, n, seed)
@@ -131,58 +166,150 @@ class _Scalars(Distribution):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Uniform(_Scalars):
+    """Uniform on [low, high].
+
+    Parameters
+    ----------
+    low : array_like
+        Lower end.
+    high : array_like
+        Upper end, above ``low``.
+    """
+
     low: npt.ArrayLike
     high: npt.ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Normal(_Scalars):
+    """Normal with a mean and a standard deviation.
+
+    Parameters
+    ----------
+    mean : array_like
+        Mean.
+    std : array_like
+        Standard deviation, positive.
+    """
+
     mean: npt.ArrayLike
     std: npt.ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Bernoulli(_Scalars):
+    """1 with probability p, else 0.
+
+    Parameters
+    ----------
+    p : array_like
+        Probability of 1, from 0 to 1.
+    """
+
     p: npt.ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Poisson(_Scalars):
+    """Poisson counts.
+
+    Parameters
+    ----------
+    rate : array_like
+        Mean, not negative.
+    """
+
     rate: npt.ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Binomial(_Scalars):
+    """Number of successes in n trials.
+
+    Parameters
+    ----------
+    n : array_like
+        Number of trials, a whole number.
+    p : array_like
+        Probability of success, from 0 to 1.
+    """
+
     n: npt.ArrayLike
     p: npt.ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Beta(_Scalars):
+    """Beta on [0, 1].
+
+    Parameters
+    ----------
+    a : array_like
+        First shape, positive.
+    b : array_like
+        Second shape, positive.
+    """
+
     a: npt.ArrayLike
     b: npt.ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gamma(_Scalars):
+    """Gamma with a shape and a rate; its mean is shape / rate.
+
+    Parameters
+    ----------
+    shape : array_like
+        Shape, positive.
+    rate : array_like
+        Rate (the inverse scale), positive.
+    """
+
     shape: npt.ArrayLike
     rate: npt.ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Exponential(_Scalars):
+    """Exponential with a rate; its mean is 1 / rate.
+
+    Parameters
+    ----------
+    rate : array_like
+        Rate, positive.
+    """
+
     rate: npt.ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Weibull(_Scalars):
+    """Weibull with a scale and a shape.
+
+    Parameters
+    ----------
+    scale : array_like
+        Scale, positive.
+    shape : array_like
+        Shape, positive.
+    """
+
     scale: npt.ArrayLike
     shape: npt.ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogNormal(_Scalars):
-    """exp of a Normal(mu, sigma)."""
+    """exp of a Normal(mu, sigma).
+
+    Parameters
+    ----------
+    mu : array_like
+        Mean of the log.
+    sigma : array_like
+        Standard deviation of the log, positive.
+    """
 
     mu: npt.ArrayLike
     sigma: npt.ArrayLike
@@ -190,7 +317,19 @@ class LogNormal(_Scalars):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TruncatedNormal(_Scalars):
-    """The Normal(mean, std) given that it lies in [low, high]; the ends may be infinite."""
+    """Normal(mean, std), restricted to [low, high].
+
+    Parameters
+    ----------
+    mean : array_like
+        Mean of the Normal before it is restricted.
+    std : array_like
+        Standard deviation of that Normal, positive.
+    low : array_like
+        Lower end; may be -inf.
+    high : array_like
+        Upper end, above ``low``; may be inf.
+    """
 
     mean: npt.ArrayLike
     std: npt.ArrayLike
@@ -200,7 +339,19 @@ class TruncatedNormal(_Scalars):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ScaledBeta(_Scalars):
-    """low + (high - low) times a Beta(a, b): a proposal for a Uniform."""
+    """Beta(a, b) stretched to [low, high]: a proposal for a Uniform.
+
+    Parameters
+    ----------
+    a : array_like
+        First shape, positive.
+    b : array_like
+        Second shape, positive.
+    low : array_like
+        Lower end.
+    high : array_like
+        Upper end, above ``low``.
+    """
 
     a: npt.ArrayLike
     b: npt.ArrayLike
@@ -210,9 +361,16 @@ class ScaledBeta(_Scalars):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NegativeBinomial(_Scalars):
-    """The number of failures before r successes, each of probability p: ``scipy.stats.nbinom(r, p)``.
+    """Number of failures before r successes of probability p: ``scipy.stats.nbinom(r, p)``.
 
-    r is a positive number, whole or not. The mean, r (1 - p) / p, is at most 1e15.
+    Its mean, r (1 - p) / p, is at most 1e15.
+
+    Parameters
+    ----------
+    r : array_like
+        Number of successes; positive, not necessarily a whole number.
+    p : array_like
+        Probability of success, above 0 and at most 1.
     """
 
     r: npt.ArrayLike
@@ -221,7 +379,17 @@ class NegativeBinomial(_Scalars):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StudentT(_Scalars):
-    """Student's t with df degrees of freedom, moved to loc and stretched by scale."""
+    """Student's t with df degrees of freedom, centred at loc and stretched by scale.
+
+    Parameters
+    ----------
+    df : array_like
+        Degrees of freedom, positive.
+    loc : array_like
+        Centre.
+    scale : array_like
+        Scale, positive.
+    """
 
     df: npt.ArrayLike
     loc: npt.ArrayLike
@@ -248,7 +416,13 @@ class DirichletCoordinate(_Scalars):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Categorical(Distribution):
-    """0 .. k-1 with probabilities p; p has shape (k,), or (rows, k)."""
+    """0, 1, ..., k - 1 with probabilities p.
+
+    Parameters
+    ----------
+    p : array_like
+        Probabilities that sum to 1, of shape (k,) or (rows, k).
+    """
 
     p: npt.ArrayLike
 
@@ -260,7 +434,7 @@ class Categorical(Distribution):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Prior(Distribution):
-    """A proposal: whatever the simulator's prior is."""
+    """The simulator's own prior, as a proposal."""
 
     def __post_init__(self) -> None:
         self._finish(None, [])
@@ -268,10 +442,14 @@ class Prior(Distribution):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixture(Distribution):
-    """Components, with weights of shape (components,) or (rows, components) that sum to 1.
+    """A mixture of distributions.
 
-    Components are all discrete or all continuous, and neither Categorical nor Prior. A component that is a Mixture is
-    replaced by its own components.
+    Parameters
+    ----------
+    weights : array_like
+        Weights that sum to 1, of shape (components,) or (rows, components).
+    components : sequence of Distribution
+        All discrete or all continuous; neither Categorical nor Prior. A Mixture is replaced by its own components.
     """
 
     weights: npt.ArrayLike
@@ -286,7 +464,7 @@ class Mixture(Distribution):
             )
         for i, component in enumerate(given):
             if not isinstance(component, (_Scalars, Mixture)):
-                raise ValueError(f"Mixture: component {i} is {component!r}, which a component cannot be")
+                raise ValueError(f"Mixture: component {i} is {component!r}, which cannot be a component")
         rows = common_rows(
             "Mixture",
             {"weights": len(weights) if weights.ndim == 2 else None}

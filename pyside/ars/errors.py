@@ -71,7 +71,7 @@ class ProtocolError(ArsError):
 
 
 class HostLostError(ArsError):
-    """The simulator's processes went away in the middle of a run."""
+    """The simulator's processes were lost during a run."""
 
 
 class SimulatorError(ArsError):
@@ -90,7 +90,7 @@ class TraceFailure(SimulatorError):
 
 
 class ObservationError(TraceFailure):
-    """The observed data do not fit what the simulator observes. Raised whatever the policy."""
+    """The observed data do not match the simulator's observations. Raised under every policy."""
 
 
 class ProposalError(ArsError):
@@ -118,7 +118,7 @@ class ChainError(ArsError):
 
 
 class EmbeddingError(ArsError):
-    """An embedding given by the user does not do what it must."""
+    """An embedding given by the user does not meet its requirements."""
 
 
 class ObservationShapeError(ArsError, ValueError):

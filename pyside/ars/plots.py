@@ -121,10 +121,27 @@ def plot_evidence(
     exact: float | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """The evidence estimate as traces come in, with a band of two standard errors, per run and method.
+    """Plot the evidence estimate against the number of traces, with a band of two standard errors.
 
-    Several runs are given as label -> posterior; a method that a run does not have is an error. The methods' lines
-    differ in style as well as colour. Without NaiveVarianceWarning: the picture shows what it is about."""
+    The lines of the methods differ in style as well as colour. No NaiveVarianceWarning is issued: the picture shows
+    its cause.
+
+    Parameters
+    ----------
+    posterior : Posterior or mapping
+        One run, or several as label -> posterior.
+    methods : sequence of str
+        Weightings to show (default: "ars", "ic" and "biased"). Every run must have them.
+    exact : float, optional
+        The exact evidence, drawn as a line (default: none).
+    axes : matplotlib axes, optional
+        Where to draw (default: a new figure).
+
+    Returns
+    -------
+    matplotlib axes
+        The axes with the plot.
+    """
     axes = new_axes(axes)
     runs = {"": posterior} if isinstance(posterior, Posterior) else posterior
     drawn = 0

@@ -212,7 +212,7 @@ class Posterior(Estimates, Traces):
 
     @property
     def observations(self) -> Mapping[str, Floats]:
-        """The data, once per trace: every trace observes what was given, so the simulator does not send it back.
+        """The data, repeated for every trace.
 
         NaN was not observed. The simulator draws such numbers, and does not send them either: for them, record a
         result (ars_result)."""
@@ -240,11 +240,33 @@ class Posterior(Estimates, Traces):
 
     @property
     def method(self) -> str:
-        """The weighting that is meant where none is named."""
+        """The default weighting of this run."""
         return "prior" if self.run.in_loops == "prior" else "ars"
 
     def log_weights(self, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]) -> Floats:
-        """One log weight per trace."""
+        """The natural log of each trace's weight.
+
+        Parameters
+        ----------
+        method : str, optional
+            Weighting (default: the run's own, see ``Posterior``).
+        **acceptance
+            ``pA`` and ``qA``, for "collapsed".
+
+        Returns
+        -------
+        array
+            One per trace; -inf is a weight of 0.
+
+        Raises
+        ------
+        WeightError
+            If the run does not have this weighting.
+
+        Examples
+        --------
+        >>> weights = np.exp(post.log_weights("ars"))  # doctest: +SKIP
+        """
         name = method or self.method
         if acceptance and name != "collapsed":
             raise TypeError(f'pA and qA are for "collapsed" weights, not for "{name}"')
@@ -282,18 +304,79 @@ class Posterior(Estimates, Traces):
         repeats: int = 100,
         **acceptance: Unpack[AcceptanceOptions],
     ) -> int | None:
-        """How many traces convergence takes, by the paper's test; None if more than there are, or than max_draws."""
+        """Find how many traces convergence takes, by the paper's test (``ars.diagnostics.k_converge``).
+
+        Parameters
+        ----------
+        method : str, optional
+            Weighting (default: the run's own, see ``Posterior``).
+        epsilon : float
+            Largest share of a single weight, between 0 and 1 (default: 0.01).
+        seed : int
+            Seed of the random orderings (default: 0).
+        max_draws : int, optional
+            Largest number of traces to try (default: all).
+        repeats : int
+            Number of random orderings (default: 100).
+        **acceptance
+            ``pA`` and ``qA``, for "collapsed".
+
+        Returns
+        -------
+        int or None
+            The number of traces; None if it exceeds ``max_draws``.
+        """
         log_weights = self.log_weights(method, **acceptance)
         return diagnostics.k_converge(log_weights, epsilon, seed=seed, max_draws=max_draws, repeats=repeats)
 
     def mean(self, key: Key, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]) -> float | Floats:
-        """The posterior mean over the traces that have this value; one per instance and element, see ``Traces``."""
+        """Estimate a posterior mean, over the traces that have the value.
+
+        Parameters
+        ----------
+        key : key
+            A result or latent.
+        method : str, optional
+            Weighting (default: the run's own, see ``Posterior``).
+        **acceptance
+            ``pA`` and ``qA``, for "collapsed".
+
+        Returns
+        -------
+        float or array
+            One per instance and element, see ``Traces``.
+
+        Examples
+        --------
+        >>> post.mean("energy")  # doctest: +SKIP
+        """
         return self._per_element(key, diagnostics.weighted_mean, self.log_weights(method, **acceptance))
 
     def quantile(
         self, key: Key, q: npt.ArrayLike, method: str | None = None, **acceptance: Unpack[AcceptanceOptions]
     ) -> float | Floats:
-        """Posterior quantiles: one number for one q; several add an axis, after those of instances and elements."""
+        """Estimate posterior quantiles, over the traces that have the value.
+
+        Parameters
+        ----------
+        key : key
+            A result or latent.
+        q : float or array_like
+            Levels, from 0 to 1.
+        method : str, optional
+            Weighting (default: the run's own, see ``Posterior``).
+        **acceptance
+            ``pA`` and ``qA``, for "collapsed".
+
+        Returns
+        -------
+        float or array
+            One per instance and element. Several levels add a last axis.
+
+        Examples
+        --------
+        >>> low, high = post.quantile("energy", [0.05, 0.95])  # doctest: +SKIP
+        """
 
         def at(values: Floats, log_weights: Floats) -> Floats:
             return diagnostics.weighted_quantile(values, q, log_weights)
@@ -317,7 +400,28 @@ class Posterior(Estimates, Traces):
     def resample(
         self, n: int | None = None, method: str | None = None, *, seed: int = 0, **acceptance: Unpack[AcceptanceOptions]
     ) -> Integers:
-        """n rows drawn in proportion to their weights (by default as many as there are traces): ``post["x"][rows]``."""
+        """Draw rows in proportion to their weights: systematic resampling, in random order.
+
+        Parameters
+        ----------
+        n : int, optional
+            Number of rows to draw (default: the number of traces).
+        method : str, optional
+            Weighting (default: the run's own, see ``Posterior``).
+        seed : int
+            Seed of the resampling (default: 0).
+        **acceptance
+            ``pA`` and ``qA``, for "collapsed".
+
+        Returns
+        -------
+        array of int
+            Zero-based row numbers; the same row may appear several times.
+
+        Examples
+        --------
+        >>> equally_weighted = post["energy"][post.resample(1_000)]  # doctest: +SKIP
+        """
         return diagnostics.resample(self.log_weights(method, **acceptance), len(self) if n is None else n, seed)
 
     # -- for people and for ArviZ --
@@ -476,7 +580,7 @@ class Posterior(Estimates, Traces):
     def save(
         self, path: str | os.PathLike[str], *, predicted: Traces | None = None, prior: Traces | None = None
     ) -> None:
-        """Writes the run to a file, whole or not at all.
+        """Write the run to a file, completely or not at all.
 
         Parameters
         ----------
@@ -499,7 +603,7 @@ class Posterior(Estimates, Traces):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads a run that ``save`` or ``ars infer --out`` wrote to a ``.nc`` file, bit for bit.
+        """Read a run from a ``.nc`` file that ``save`` or ``ars infer --out`` wrote, bit for bit.
 
         Parameters
         ----------

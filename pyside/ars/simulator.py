@@ -62,8 +62,8 @@ __all__ = ["InLoops", "OnFailure", "Simulator"]
 class Simulator:
     """An executable that is linked against libars, and its arguments.
 
-    It starts with the first run, stays for the next ones, and ends with ``close``, with the ``with`` block, or at the
-    latest with the Python process. One run at a time.
+    It starts with the first run and serves all later ones. It ends with ``close``, with the ``with`` block, or at
+    the latest with the Python process. Runs one at a time.
 
     Parameters
     ----------
@@ -78,16 +78,16 @@ class Simulator:
     env : mapping, optional
         Environment variables to add (default: none).
     cwd : path, optional
-        Working directory (default: that of this process).
+        Working directory (default: the current one).
     show_stdout : bool
-        Let its output through (default: False).
+        Pass the simulator's output through (default: False).
     continuations : {"auto", "fork", "check"}
-        How loops are estimated (default: "auto"): by continuations that run in place and are undone where that is safe,
-        and are forked elsewhere; always forked; or both, compared bit for bit. The numbers are the same.
+        How loops are estimated (default: "auto"). "auto" rewinds continuations where that is safe and forks
+        elsewhere; "fork" always forks; "check" does both and compares them bit for bit. The numbers are the same.
     flat_policy : mapping, optional
         Rules for draws without names (``ars_flat``), from patterns to "latent" or "nuisance". A pattern with ``*`` or
-        ``?`` must match the whole address, another one must occur in it. The last rule that matches wins, also over
-        those of the program (default: no rules; a draw without one is a latent).
+        ``?`` must match the whole address; any other pattern must occur in it. The last matching rule wins, and
+        overrides the program's own rules (default: no rules; a draw without a rule is a latent).
 
     Raises
     ------
@@ -164,7 +164,7 @@ class Simulator:
         simulators: int = 1,
         **options: Any,
     ) -> Self:
-        """Wait for a simulator that is started elsewhere, by hand or by a batch system, and comes to us over TCP.
+        """Wait for a simulator that is started elsewhere, by hand or by a batch system, and connects over TCP.
 
         It is started with ``ARS_ENDPOINT=tcp://OUR_HOST:PORT ARS_KEY=simulator.key``, and its machine needs ars-host as
         well: installed with libars, beside the executable, or on the PATH. If the simulator is lost, a run waits for
@@ -223,12 +223,12 @@ class Simulator:
 
     @property
     def limits(self) -> Limits:
-        """What it may use."""
+        """Its limits on time, memory and processes."""
         return self._processes.setup.limits
 
     @property
     def workers(self) -> int | None:
-        """Processes that run traces; None: chosen. A change counts from the next start of the simulator."""
+        """Number of processes that run traces; None: chosen automatically. A change takes effect at the next start."""
         return self._processes.setup.workers
 
     @workers.setter
@@ -237,7 +237,7 @@ class Simulator:
 
     @property
     def env(self) -> Mapping[str, str]:
-        """Environment variables that it gets on top of those of this process."""
+        """Environment variables added to those of this process."""
         return self._processes.setup.env
 
     @property
@@ -247,7 +247,7 @@ class Simulator:
 
     @property
     def cwd(self) -> str | None:
-        """Its working directory; None: that of this process."""
+        """Its working directory; None: the current one."""
         return self._processes.setup.cwd
 
     @property
@@ -257,7 +257,7 @@ class Simulator:
 
     @property
     def running(self) -> bool:
-        """Whether the simulator's processes are there."""
+        """Whether the simulator's processes are running."""
         return self._processes.running
 
     @property
@@ -266,11 +266,11 @@ class Simulator:
         return self._processes.pid
 
     def close(self) -> None:
-        """Ends the simulator's processes. A later call of ``prior``, ``posterior``, ``train`` or ``record`` starts new
+        """End the simulator's processes. A later call of ``prior``, ``posterior``, ``train`` or ``record`` starts new
         ones.
 
-        Any thread may call this. A run that another thread is in the middle of ends with RunInterrupted, whose
-        ``partial`` holds what had finished.
+        Any thread may call this. A run in progress in another thread ends with RunInterrupted, whose
+        ``partial`` holds the finished traces.
         """
         self._processes.close()
 
@@ -384,8 +384,8 @@ class Simulator:
             Number of the first trace (default: 0); first_trace + traces is at most 2**64 - 1. A trace's draws depend on
             its number and the seed alone, so runs of different ranges are parts of one run (``ars.merge``).
         resume : path, optional
-            A folder in which finished traces are kept while the run goes on. If it holds some of the same run already,
-            only the others are run, and the result is that of a run without interruption.
+            A folder for finished traces. If it already holds traces of the same run, only the others are run, and the
+            result equals that of an uninterrupted run.
         ask_ahead : bool, optional
             Guess the questions of continuations and ask them together, which is faster and changes no number (default:
             with a network). Proposals written by hand must then have an answer for values that the simulator would
@@ -412,7 +412,7 @@ class Simulator:
             If the folder ``resume`` holds another run (docs/reliability.md lists what identifies one), or its disk is
             full; the latter has all finished traces as ``partial``.
         RunInterrupted
-            After Ctrl-C; ``partial`` has what had finished.
+            After Ctrl-C; ``partial`` holds the finished traces.
         """
         lease = self._lease()
         data = observed_arrays(observe)
@@ -509,7 +509,7 @@ class Simulator:
         on_failure: OnFailure = ON_FAILURE,
         progress: bool | Progress | None = None,
     ) -> DataCheck:
-        """Compare data with what the simulator produces: with observations simulated by a run of ``prior``.
+        """Compare data with observations that a run of ``prior`` simulates.
 
         Parameters
         ----------
@@ -543,9 +543,9 @@ class Simulator:
         return check_data(data, {name: drawn[name] for name in drawn}, level=level)
 
     def check(self, traces: int = 2000, seed: int | None = None) -> CheckReport:
-        """Check that the simulator keeps the promises that its weights rest on (docs/annotating.md).
+        """Check the assumptions that a simulator's weights depend on (docs/annotating.md).
 
-        Runs the prior three times, with processes of its own: as it is, by a single process in another order, and with
+        Runs the prior three times in separate processes: normally, in a single process in another order, and with
         a continuation for every loop entry. Draws that a policy makes nuisances are not recorded, so loops of such
         draws cannot be found.
 
@@ -643,9 +643,9 @@ class Simulator:
             If no draw of the prior or the network could have given the data, a block names no latent, or a loop gives
             up (``ars_loop_abandon``): use :meth:`posterior` then.
         TraceFailure
-            If a trace fails and ``on_failure`` is "raise". ``partial`` holds what was recorded.
+            If a trace fails and ``on_failure`` is "raise". ``partial`` holds the recorded draws.
         RunInterrupted
-            On Ctrl-C. ``partial`` holds what was recorded.
+            On Ctrl-C. ``partial`` holds the recorded draws.
 
         Examples
         --------
@@ -690,7 +690,7 @@ class Simulator:
         tensorboard: str | os.PathLike[str] | None = None,
         device: str = "cpu",
     ) -> Network:
-        """Trains a proposal network on traces of the prior, fresh ones or those of a folder that ``record`` wrote.
+        """Train a proposal network on prior traces: fresh ones, or a recording made by ``record``.
 
         Parameters
         ----------
@@ -795,12 +795,12 @@ class Simulator:
     ) -> Recording:
         """Draw prior traces until the folder ``out`` holds ``traces`` of them, for ``train(data=...)``.
 
-        What is in the folder survives a crash, and a later call goes on from there.
+        The folder survives a crash, and a later call continues from there.
 
         Parameters
         ----------
         traces : int
-            How many the folder is to hold in the end.
+            Total number of traces in the folder at the end.
         out : path
             The folder.
         seed : int, optional

@@ -87,19 +87,59 @@ def _sum_per_trace(columns: Columns, rows: Integers, terms: Floats) -> Floats:
 
 
 def log_weight_ic(columns: Columns) -> Floats:
-    """Naive weighting: the ratios of all draws, rejected ones included."""
+    """Naive weights: the ratios of all draws, including rejected ones.
+
+    Parameters
+    ----------
+    columns
+        The traces.
+
+    Returns
+    -------
+    array
+        One log weight per trace.
+    """
     traces = columns.traces
     return _finished(columns, traces["log_ratio_all"] + traces["log_likelihood"])
 
 
 def log_weight_biased(columns: Columns) -> Floats:
-    """The ratios of accepted draws and no correction: wrong wherever a loop's q(A)/p(A) is not 1."""
+    """Uncorrected weights: the ratios of accepted draws. Wrong wherever a loop's q(A)/p(A) is not 1.
+
+    Parameters
+    ----------
+    columns
+        The traces.
+
+    Returns
+    -------
+    array
+        One log weight per trace.
+    """
     traces = columns.traces
     return _finished(columns, traces["log_ratio_accepted"] + traces["log_likelihood"])
 
 
 def log_weight_prior(columns: Columns, in_loops: str) -> Floats:
-    """For a run whose loops were proposed by the prior: p(A) = q(A) there, so accepted ratios are all there is."""
+    """Weights of a run in which the prior proposed inside loops: there p(A) = q(A), so no correction is needed.
+
+    Parameters
+    ----------
+    columns
+        The traces.
+    in_loops : str
+        The run's ``in_loops``, which must be "prior".
+
+    Returns
+    -------
+    array
+        One log weight per trace.
+
+    Raises
+    ------
+    WeightError
+        If ``in_loops`` is not "prior".
+    """
     if in_loops != "prior":
         raise WeightError(
             f'"prior" weights need a run with in_loops="prior"; this one had in_loops="{in_loops}". '
@@ -204,7 +244,28 @@ def _log_correction(loops: Array, estimator: str) -> Floats:
 def log_weight_collapsed(
     columns: Columns, sites: Sequence[Site], pA: Mapping[str, Acceptance], qA: Mapping[str, Acceptance]
 ) -> Floats:
-    """Accepted ratios, times q(A)/p(A) for every loop. ``pA`` and ``qA`` go from a loop's name, or address, to them."""
+    """Collapsed weights: accepted ratios, times the known q(A)/p(A) of every loop.
+
+    Parameters
+    ----------
+    columns
+        The traces.
+    sites
+        The sites of the run.
+    pA, qA
+        Acceptance probabilities under the prior and the proposal, from a loop's name or address to a number, one
+        number per entry, or a function of an ``EntryValues``.
+
+    Returns
+    -------
+    array
+        One log weight per trace.
+
+    Raises
+    ------
+    WeightError
+        If a probability is missing or impossible, or a loop can give up (``ars_loop_abandon``).
+    """
     ids = columns.loops["site"]
     rows = _loop_rows(columns)
     loop_sites = [site for site in sites if site.kind == SiteKind.LOOP]

@@ -229,7 +229,7 @@ def test_ctrl_c_stops_with_a_summary_and_resume_goes_on(
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert re.search(r"interrupted after [\d,]+ of 50,000,000 traces", err)
-    assert "the same command goes on with them" in err
+    assert "the same command continues with them" in err
     assert "evidence" in out
     finished = int(re.search(r"interrupted after ([\d,]+)", err)[1].replace(",", ""))  # type: ignore[index]
     with np.load(tmp_path / "interrupted.npz") as kept:

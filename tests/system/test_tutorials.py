@@ -50,6 +50,8 @@ def test_the_first_posterior(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     names = run("first-posterior.md")
     plain, better = names["post"], names["better"]
     assert isinstance(plain, ars.Posterior) and isinstance(better, ars.Posterior)
+    report = (tmp_path / "report.html").read_text()
+    assert "predictive" in report.lower() and 'src="' not in report
     far = abs(plain.mean("energy") - better.mean("energy"))
     assert far < 4 * np.hypot(plain.mean_error("energy"), better.mean_error("energy")), "both proposals, one answer"
 

@@ -122,9 +122,9 @@ def test_trainings_and_networks_are_told_apart(tmp_path: Path) -> None:
     assert torch.equal(loaded.network.log_probs(batch), weights.log_probs(batch))
     assert loaded.about == {"position": 7} and loaded.optimizer.keys() == {"step.lstm"}
     assert torch.equal(loaded.random, state.random)
-    with pytest.raises(CheckpointError, match="holds a training to go on with, expected a network"):
+    with pytest.raises(CheckpointError, match="holds an unfinished training, expected a network"):
         Network.load(tmp_path / "t")
-    with pytest.raises(CheckpointError, match="holds a network, expected a training"):
+    with pytest.raises(CheckpointError, match="holds a network, expected an unfinished training"):
         load_training(tmp_path / "n")
 
 

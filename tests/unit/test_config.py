@@ -183,6 +183,6 @@ def test_ars_train_has_the_ranges_of_the_groups(option: str, says: str, capsys: 
 def test_ars_infer_has_the_defaults_of_posterior() -> None:
     _, shown = _options(infer.add_arguments)
     parameters = inspect.signature(ars.Simulator.posterior).parameters
-    assert f"who proposes in loops (default: {parameters['in_loops'].default})" in shown
+    assert f"proposals inside loops (default: {parameters['in_loops'].default})" in shown
     assert f"for traces that fail (default: {parameters['on_failure'].default})" in shown
     assert f"default: {parameters['budget'].default}" in shown

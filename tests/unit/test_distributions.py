@@ -583,7 +583,7 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: ars.Mixture([1], many[:2]), "Mixture: weights are for 1 components, but components has 2"),
     (lambda: ars.Mixture([], []), "Mixture: weights are for 0 components, but components has 0"),
     (lambda: ars.Mixture([0.5, 0.5], [many[0], ars.Poisson(1)]), "Mixture: component 1 (Poisson) is discrete"),
-    (lambda: ars.Mixture([1], [ars.Prior()]), "Mixture: component 0 is Prior(), which a component cannot be"),
+    (lambda: ars.Mixture([1], [ars.Prior()]), "Mixture: component 0 is Prior(), which cannot be a component"),
     (lambda: ars.Mixture([1], [ars.Categorical([1])]), "Mixture: component 0 is Categorical(p=[1.])"),
     (lambda: ars.Mixture(np.full(65, 1 / 65), many), "Mixture: 65 components, must be at most 64"),
     (

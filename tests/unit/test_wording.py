@@ -36,7 +36,7 @@ OPTIONS = {
             "Run with steps=4,000 or more, or blocks=",
             "Run with --steps 4,000 or more, or --block",
         ),
-        ('.partial holds what had finished; on_failure="zero" gives', "--on-failure zero gives"),
+        ('.partial holds the finished traces; on_failure="zero" gives', "--on-failure zero gives"),
         ("from the start: budget=ars.Budget.auto(phases=1)", "from the start: --phases 1"),
         ("give network= or proposals=", "give --network or proposals="),  # no option: as it is
         ("sim.posterior(..., traces=1, seed=2), with traces=", "sim.posterior(..., traces=1, seed=2), with --traces"),

@@ -65,7 +65,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="ars", description="Bayesian inference in simulators with rejection loops.")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log what goes on, to stderr")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log events to stderr")
     parser.add_argument("--version", action=_Version, help="print the version of libars and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:

@@ -17,52 +17,72 @@ if TYPE_CHECKING:
     from ars_lab.bench.measure import Effort
     from ars_lab.bench.results import Measurement, Report
 
-HELP = "Measure speed: continuations, inference, training, and pyprob beside it."
+HELP = "Measure the speed of continuations, inference and training, also against pyprob."
 _MUCH_STOLEN = 0.03  # of the time
 
 SUITES = {
-    "fork": "what a forked continuation costs, over a bare fork of the same process",
-    "rewind": "what a continuation costs that runs in place and is undone, over a forked one and a bare fork",
-    "draws": "what a draw costs in a simulator that runs alone, over the C library's generator, and in a run",
-    "infer": "posterior traces per second, and where the time goes",
-    "budget": "effective traces per second of an automatic budget, over M = 1, N = 10 and over the best fixed budget",
-    "costs": "what the parts of a run cost here, for --costs of ars infer",
-    "sites": "what a request costs as the number of sites grows",
-    "train": "prior traces, recording and training, per second",
-    "pyprob": "pyprob from PyPI doing the same work, in turns with us",
-    "all": "all of them",
+    "fork": "cost of a forked continuation, relative to a bare fork of the same process",
+    "rewind": "cost of a rewound continuation, relative to a forked one and to a bare fork",
+    "draws": "cost of a draw in a simulator that runs alone, relative to drand48, and in a run",
+    "infer": "posterior traces per second, and the share of each part",
+    "budget": "effective traces per second of an automatic budget, relative to M = 1, N = 10 and to the best fixed one",
+    "costs": "costs of the parts of a run on this machine, for ars infer --costs",
+    "sites": "cost of a request against the number of sites",
+    "train": "traces per second of prior runs, recording and training",
+    "pyprob": "same work in pyprob and in libars, in turns",
+    "all": "every benchmark",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(title="benchmarks", metavar="WHAT", dest="what", required=True)
     for name, text in SUITES.items():
-        suite = commands.add_parser(name, help=text, description=f"Measure {text}.")
-        suite.add_argument("--full", action="store_true", help="the whole grid (default: a minute or two)")
-        suite.add_argument("--smallest", action="store_true", help="a few seconds: to see that it works")
-        suite.add_argument("--seconds", type=positive, metavar="S", help="per figure and repetition")
-        suite.add_argument("--repeats", type=at_least(1), metavar="N", help="of every figure; the median counts")
+        suite = commands.add_parser(
+            name, help=text, description="Run every benchmark." if name == "all" else f"Measure the {text}."
+        )
+        suite.add_argument(
+            "--full", action="store_true", help="run the whole grid (default: a small one, a minute or two)"
+        )
+        suite.add_argument("--smallest", action="store_true", help="run for a few seconds, only to see that it works")
+        suite.add_argument("--seconds", type=positive, metavar="S", help="seconds per figure and repetition")
+        suite.add_argument(
+            "--repeats", type=at_least(1), metavar="N", help="repetitions of every figure; the median counts"
+        )
         suite.add_argument("--out", type=Path, metavar="FILE.json", help="write all figures, for ars bench compare")
         suite.add_argument("--plots", type=Path, metavar="DIR", help="write plots (needs matplotlib)")
         add_report(suite, "a report")
-        suite.add_argument("--into", type=Path, metavar="PAGE.md", help="put the tables between the marks of a page")
+        suite.add_argument(
+            "--into", type=Path, metavar="PAGE.md", help="write the tables between the marks of this page"
+        )
         suite.add_argument(
             "--simulators", metavar="DIR", help="folder of the executables of csim/ (default: compiled when needed)"
         )
         suite.add_argument(
-            "--cache", type=Path, metavar="DIR", help="where pyprob's environment and trained networks are kept"
+            "--cache", type=Path, metavar="DIR", help="folder that keeps pyprob's environment and trained networks"
         )
-        suite.add_argument("--quiet", action="store_true", help="tables only")
+        suite.add_argument("--quiet", action="store_true", help="print only tables")
         add_json(suite)
         if name == "budget":
             suite.add_argument("--case", metavar="TEXT", help="only cases whose name contains TEXT (default: all)")
         if name == "costs":
             written = Path("costs.json")
-            suite.add_argument("--costs", type=Path, default=written, metavar="FILE", help=f"to write ({written})")
-    diff = commands.add_parser("compare", help="two files of --out: what got slower", description="What got slower?")
-    diff.add_argument("before", type=Path)
-    diff.add_argument("after", type=Path)
-    diff.add_argument("--threshold", type=positive, default=10.0, metavar="%", help="changes below say nothing (10)")
+            suite.add_argument(
+                "--costs", type=Path, default=written, metavar="FILE", help=f"file to write (default: {written})"
+            )
+    diff = commands.add_parser(
+        "compare",
+        help="list what got slower between two files of --out",
+        description="List what got slower between two files of ars bench --out.",
+    )
+    diff.add_argument("before", type=Path, help="file of the earlier measurement")
+    diff.add_argument("after", type=Path, help="file of the later measurement")
+    diff.add_argument(
+        "--threshold",
+        type=positive,
+        default=10.0,
+        metavar="%",
+        help="smallest change to report, in percent (default: 10)",
+    )
     add_json(diff)
     diff.add_argument("--fail", action="store_true", help="exit with 1 if something got slower")
 

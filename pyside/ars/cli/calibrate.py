@@ -28,10 +28,10 @@ from ars.weights import METHODS
 if TYPE_CHECKING:
     from ars.calibration.result import Calibration
 
-HELP: Final = "Check posteriors against truths, over data sets drawn from the prior."
+HELP: Final = "Check posteriors against known truths, over data sets drawn from the prior."
 _DATASETS: Final = 200
 _TRACES: Final = 1000
-_CODES: Final = """exit codes: 0 nothing speaks against the posteriors; 1 the run failed; 2 wrong arguments; 3 they are
+_CODES: Final = """exit codes: 0 no test failed; 1 the run failed; 2 wrong arguments; 3 they are
 not calibrated (all files are written, and the table is printed); 130 interrupted"""
 # What a narrow terminal leaves out, the least important first.
 _DROP: Final = ("80%", "95%", "mean rank", "contraction", "data sets", ("50%", "90%"))
@@ -41,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _CODES
     add_simulator(parser, needed=False)
     add_workers(parser)
-    parser.add_argument("--network", type=Path, metavar="FILE", help="from ars train; without it the prior proposes")
+    parser.add_argument(
+        "--network", type=Path, metavar="FILE", help="network file from ars train (default: the prior proposes)"
+    )
     parser.add_argument(
         "--datasets",
         type=at_least(10),
@@ -64,15 +66,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="weights to use (default: the run's own)",
     )
     add_budget(parser, "default: auto")
-    parser.add_argument("--in-loops", choices=get_args(InLoops), help="who proposes in loops (default: proposal)")
-    parser.add_argument("--refine", action="store_true", help="specialise the network to each data set; takes long")
+    parser.add_argument("--in-loops", choices=get_args(InLoops), help="proposals inside loops (default: proposal)")
+    parser.add_argument("--refine", action="store_true", help="specialise the network to each data set (slow)")
     add_on_failure(parser)
     add_seed(parser)
     parser.add_argument(
         "--resume",
         type=Path,
         metavar="DIR",
-        help="keep the result of each data set in this folder, and begin with those that it holds",
+        help="keep the result of each data set in this folder, and reuse those that it already holds",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write everything as JSON, for ars.Calibration.load")
     add_report(parser, "verdict, ranks, coverage and efficiency")

@@ -9,9 +9,9 @@ from ars.cli.documents import add_json, print_document
 from ars.cli.options import UsageError, add_limits, add_seed, add_simulator, add_workers, at_least, limits
 from ars.display.screen import print_text
 
-HELP: Final = "Check that a simulator keeps the promises that its weights rest on."
+HELP: Final = "Check the assumptions that a simulator's weights depend on."
 _TRACES: Final = 2000
-_CODES: Final = """exit codes: 0 all promises are kept, or could not be checked; 1 the run failed; 2 wrong arguments;
+_CODES: Final = """exit codes: 0 all promises are kept or could not be checked; 1 the run failed; 2 wrong arguments;
 3 a promise is broken or suspect; 130 interrupted"""
 
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=at_least(1),
         default=_TRACES,
         metavar="N",
-        help=f"traces per run, of three; more find rarer mistakes (default: {_TRACES:,})",
+        help=f"traces in each of the three runs; more find rarer mistakes (default: {_TRACES:,})",
     )
     add_seed(parser)
     add_limits(parser)

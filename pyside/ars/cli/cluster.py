@@ -29,7 +29,7 @@ record and ars mcmc use it without --dask, and so does distributed.Client() in a
   ars cluster slurm --nodes 4 --cores 32 --memory 64G --walltime 02:00:00 -- ars infer ./decay --observe signal=1.2
 
 Without a command, the cluster stays until Ctrl-C, and other commands use it with --dask FILE, the file that is printed.
-Options of yours that dask-jobqueue has in its configuration (~/.config/dask/jobqueue.yaml) are the defaults."""
+Settings in your configuration of dask-jobqueue (~/.config/dask/jobqueue.yaml) are the defaults."""
 _WAIT: Final = 3600.0  # seconds
 _TICK: Final = 0.25
 _PATIENCE: Final = 60.0  # seconds for a command to end after a signal
@@ -74,8 +74,8 @@ def _add_slurm(parser: argparse.ArgumentParser) -> None:
     )
     job = parser.add_argument_group("jobs")
     job.add_argument("--walltime", metavar="TIME", help="time limit of a job, e.g. 02:00:00 (default: 00:30:00)")
-    job.add_argument("--partition", "--queue", metavar="NAME", help="partition (default: that of Slurm)")
-    job.add_argument("--account", metavar="NAME", help="account to charge (default: that of Slurm)")
+    job.add_argument("--partition", "--queue", metavar="NAME", help="partition (default: Slurm's default)")
+    job.add_argument("--account", metavar="NAME", help="account to charge (default: Slurm's default)")
     job.add_argument(
         "--extra-directive",
         action="append",
@@ -90,7 +90,7 @@ def _add_slurm(parser: argparse.ArgumentParser) -> None:
         metavar="LINE",
         help="a line of shell before the worker starts, e.g. 'module load gcc'; can be repeated",
     )
-    job.add_argument("--python", metavar="PATH", help="Python of the nodes (default: the one that runs this)")
+    job.add_argument("--python", metavar="PATH", help="Python on the nodes (default: the one that runs this command)")
     job.add_argument("--local-directory", metavar="DIR", help="a fast disk of the nodes, for Dask's temporary files")
     job.add_argument(
         "--log-directory", type=Path, metavar="DIR", help="keep the jobs' output here (default: removed at the end)"
@@ -106,7 +106,9 @@ def _add_slurm(parser: argparse.ArgumentParser) -> None:
 def _add_place(parser: argparse.ArgumentParser) -> None:
     net = parser.add_argument_group("network")
     net.add_argument("--interface", metavar="NAME", help="network interface of scheduler and workers, e.g. ib0")
-    net.add_argument("--host", metavar="ADDRESS", help="address of the scheduler that nodes can reach (default: found)")
+    net.add_argument(
+        "--host", metavar="ADDRESS", help="address at which nodes can reach the scheduler (default: detected)"
+    )
     net.add_argument(
         "--port", type=at_least(0, 65_535), default=0, metavar="N", help="port of the scheduler (default: a free one)"
     )
@@ -114,7 +116,7 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
         "--scheduler-file", type=Path, metavar="FILE", help="also write the address to this file, for --dask FILE"
     )
     net.add_argument(
-        "--no-tls", action="store_true", help="no encryption: whoever reaches the scheduler can run code as you"
+        "--no-tls", action="store_true", help="use no encryption: whoever reaches the scheduler can run code as you"
     )
     add_tls(net, "(default: made for this cluster)")
     life = parser.add_argument_group("life")

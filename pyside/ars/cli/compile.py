@@ -9,7 +9,7 @@ import sys
 
 from ars.cli.options import UsageError
 
-HELP = "compile and link a simulator in C or C++ against libars"
+HELP = "Compile a C or C++ simulator and link it to libars."
 
 _USAGE = "ars compile [-v] [--static] SOURCE ... [-o FILE] [argument of the compiler ...]"
 _EPILOG = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-HELP = "print the code that lets a shell complete ars commands and options"
+HELP = "Print the shell code that completes ars commands and options."
 
 _SHELLS = ("bash", "zsh", "fish")
 _EPILOG = """\

@@ -7,7 +7,7 @@ import shlex
 
 from ars.cli.documents import add_json, print_document
 
-HELP = "print the compiler and linker flags for libars, and where its files are"
+HELP = "Print compiler and linker flags for libars, and the folders of its files."
 
 _FLAGS = {
     "cflags": "flags for the compiler",

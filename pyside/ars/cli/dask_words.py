@@ -40,7 +40,7 @@ def add_dask(parser: argparse.ArgumentParser) -> None:
 def add_tls(group: argparse._ArgumentGroup, whose: str) -> None:
     """For ``tls_files``."""
     group.add_argument("--tls-ca", type=Path, metavar="FILE", help=f"certificate authority {whose}")
-    group.add_argument("--tls-cert", type=Path, metavar="FILE", help="our certificate")
+    group.add_argument("--tls-cert", type=Path, metavar="FILE", help="certificate of this client")
     group.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key")
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ars.diagnostics import Evidence
     from ars.posterior import Posterior, Traces
 
-HELP = "Train a small network, and show on three simulators that ARS weights are right and others are not."
+HELP = "Train a small network, and compare ARS weights with others on three simulators."
 
 _BUDGETS = (1, 2, 10)  # M; N is 10
 _TRACES, _QUICK_TRACES = 3000, 600
@@ -39,11 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--simulator",
         type=Path,
         metavar="PATH",
-        help="the beta_bernoulli executable, with the others beside it, or their directory "
+        help="the beta_bernoulli executable, with the others in the same folder, or that folder "
         "(default: compiled when needed, which takes a C compiler)",
     )
     add_out(parser, "demo", "folder for tables and plots (default: ./demo)")
-    parser.add_argument("--traces", type=_positive, metavar="N", help=f"per run; default: {_TRACES}")
+    parser.add_argument("--traces", type=_positive, metavar="N", help=f"traces per run (default: {_TRACES:,})")
     parser.add_argument(
         "--quick", action="store_true", help=f"{_QUICK_TRACES} traces per run and no training: a few seconds"
     )
@@ -392,5 +392,5 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"Report: {report.resolve()}")
     wrong = [each.example.title for each in shown if not each.right]
     if wrong:
-        print(f"These did not come out as they must: {'; '.join(wrong)}", file=sys.stderr)
+        print(f"These results are not as expected: {'; '.join(wrong)}", file=sys.stderr)
     return 1 if wrong else 0

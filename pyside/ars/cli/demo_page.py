@@ -43,7 +43,7 @@ def demo_page(shown: Sequence[Shown], budget: int, reading: str) -> Page:
         "good" if right else "bad",
         "ARS weights give the exact evidence, and uncorrected ones do not"
         if right
-        else "This did not come out as it must",
+        else "These results are not as expected",
         f"{len(shown)} simulators whose evidence is known exactly, each weighted in every way. {reading}",
     )
     sections = [Section(each.example.title, _blocks(each, budget)) for each in shown]

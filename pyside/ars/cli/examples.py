@@ -6,7 +6,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-HELP = "write the sources of the example simulators to a folder"
+HELP = "Write the sources of the example simulators to a folder."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

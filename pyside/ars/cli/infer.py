@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from ars.posterior import Posterior
     from ars.results.data_check import DataCheck
 
-HELP = "Infer what a simulator did, given data."
+HELP = "Infer a simulator's latents from data."
 _TRACES = 10_000  # unless told otherwise
 
 _CODES = """exit codes: 0 all went well; 1 the run failed, or no trace has weight; 2 wrong arguments; 3 --require-ess,
 --require-k or --error was missed (all files are written, and the table is printed); 130 interrupted; 141 the reader of
-the output went away (all files are written)"""
+the output closed the pipe (all files are written)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resume",
         type=Path,
         metavar="DIR",
-        help="keep finished traces in this folder, and begin with those of the same run that it holds",
+        help="keep finished traces in this folder, and reuse those of the same run that it already holds",
     )
     add_continuations(parser)
     add_limits(parser)
@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_dask(parser)
     add_refinement(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    group = parser.add_argument_group("what is printed and required")
+    group = parser.add_argument_group("output and requirements")
     add_json(group)
     group.add_argument(
         "--check-data",
@@ -97,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=1000,
         metavar="N",
-        help="afterwards, compare the data with N prior draws (default: 1,000), and name what stands out",
+        help="afterwards, compare the data with N prior draws (default: 1,000), and name the numbers that stand out",
     )
     group.add_argument(
         "--require-ess", type=not_negative, metavar="N", help="exit with 3 if fewer than N traces are effective"
@@ -122,26 +122,28 @@ def _finite(text: str) -> float:
 
 def add_data(parser: argparse.ArgumentParser, *, in_loops: bool = True) -> None:
     """What is observed, and what proposes."""
-    parser.add_argument("--network", type=Path, metavar="FILE", help="from ars train; without it the prior proposes")
+    parser.add_argument(
+        "--network", type=Path, metavar="FILE", help="network file from ars train (default: the prior proposes)"
+    )
     parser.add_argument(
         "--observe",
         action="append",
         default=[],
         type=_observed,
         metavar="NAME=X[,X...]",
-        help="data; nan means not observed; may be repeated (default: what the program itself holds)",
+        help="data; nan means not observed; can be repeated (default: the data that the program itself holds)",
     )
     parser.add_argument(
         "--observe-file",
         type=Path,
         metavar="FILE",
-        help="data: .json, name -> numbers, or .npz; null in a .json list and NaN mean not observed",
+        help="data as a .json file, name -> numbers, or .npz; null in a .json list and NaN mean not observed",
     )
     if in_loops:
         parser.add_argument(
             "--in-loops",
             choices=get_args(InLoops),
-            help=f"who proposes in loops (default: {PosteriorOptions.in_loops})",
+            help=f"proposals inside loops (default: {PosteriorOptions.in_loops})",
         )
 
 
@@ -302,7 +304,7 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
         else:
             print(shown)
     if arguments.resume is not None:
-        print(f"the finished traces are in {arguments.resume}; the same command goes on with them", file=sys.stderr)
+        print(f"the finished traces are in {arguments.resume}; the same command continues with them", file=sys.stderr)
     return 130
 
 

@@ -26,14 +26,16 @@ if TYPE_CHECKING:
 _ESTIMATED = 64  # traces whose loops are estimated, to show how
 _SMALL = Budget(M=2, N=2)
 Table: TypeAlias = tuple[Sequence[str], Sequence[Sequence[object]]]  # titles and rows
-HELP = "Show a simulator's sites and loops, or what a network knows."
+HELP = "Show the sites and loops of a simulator, or the contents of a network."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser, "EXE|NETWORK", "; or the file of a network")
     add_workers(parser)
-    parser.add_argument("--network", type=Path, metavar="FILE", help="show which of the simulator's sites it knows")
-    parser.add_argument("--traces", type=at_least(1), default=1000, metavar="N", help="to run; default: 1,000")
+    parser.add_argument(
+        "--network", type=Path, metavar="FILE", help="show which of the simulator's sites this network knows"
+    )
+    parser.add_argument("--traces", type=at_least(1), default=1000, metavar="N", help="traces to run (default: 1,000)")
     add_seed(parser)
     add_continuations(parser)
     add_limits(parser)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-HELP = "make the two key files with which a simulator on another machine and its controller know each other"
+HELP = "Make the two key files for a simulator on another machine and its controller."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "directory", nargs="?", default=".", metavar="DIR", help="where to write controller.key and simulator.key"
+        "directory",
+        nargs="?",
+        default=".",
+        metavar="DIR",
+        help="folder for controller.key and simulator.key (default: the current one)",
     )
-    parser.add_argument("--force", action="store_true", help="overwrite the files that are there")
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ from ars.store.saved import check_netcdf
 if TYPE_CHECKING:
     from ars.mcmc.chains import Chains
 
-HELP = "Check a posterior by Markov chains."
+HELP = "Check a posterior with Markov chains."
 _STEPS = 1000  # unless told otherwise
 
 _CODES = """exit codes: 0 the chains have mixed; 1 the run failed; 2 wrong arguments; 3 the chains have not mixed (all
@@ -58,10 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME,NAME...",
-        help="latents that are also moved together; may be repeated",
+        help="latents that are also moved together; can be repeated",
     )
     parser.add_argument(
-        "--M", type=at_least(1), metavar="M", help="runs under the prior per loop entry (default: chosen, 2 to 50)"
+        "--M",
+        type=at_least(1),
+        metavar="M",
+        help="runs under the prior per loop entry (default: 2 to 50, chosen automatically)",
     )
     add_on_failure(parser)
     add_seed(parser)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-HELP: Final = "Merge recordings by reference, or results of ranges of traces."
+HELP: Final = "Merge recordings (by reference), or results of consecutive ranges of traces."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "out",
         type=Path,
         metavar="OUT",
-        help="of recordings: a folder that refers to them, for ars train --data; of results: a .nc file",
+        help="for recordings, a folder that refers to them, for ars train --data; for results, a .nc file",
     )
     parser.add_argument(
         "parts",

@@ -226,7 +226,7 @@ def add_on_failure(parser: argparse.ArgumentParser) -> None:
         "--on-failure",
         choices=get_args(OnFailure),
         default=ON_FAILURE,
-        help=f"for traces that fail (default: {ON_FAILURE})",
+        help=f"policy for traces that fail (default: {ON_FAILURE})",
     )
 
 
@@ -276,16 +276,16 @@ def add_listen(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--listen",
         metavar="tcp://ADDRESS:PORT",
-        help="start no simulator, but wait for one here; tcp://*:5555 is all addresses of this machine. The command to "
-        "run on the other machine is printed; EXE, if given, is its executable there",
+        help="start no simulator, but wait for one at this address; tcp://*:5555 means all addresses of this machine. "
+        "The command to run on the other machine is printed; EXE, if given, is its executable there",
     )
     group.add_argument(
         "--simulators",
         type=at_least(1, 256),
         metavar="N",
-        help="how many to wait for; several share the traces of the run (default: 1)",
+        help="number of simulators to wait for; several share the traces of the run (default: 1)",
     )
-    group.add_argument("--key", type=Path, metavar="FILE", help="the controller.key of a pair that ars keygen made")
+    group.add_argument("--key", type=Path, metavar="FILE", help="controller.key from ars keygen")
     group.add_argument(
         "--wait",
         type=positive,
@@ -295,7 +295,7 @@ def add_listen(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--insecure-loopback",
         action="store_true",
-        help="no keys; at a loopback address, on a machine without other users",
+        help="use no keys; only for loopback addresses, on a machine without other users",
     )
 
 

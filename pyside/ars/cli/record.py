@@ -20,21 +20,25 @@ from ars.cli.options import (
     at_least,
 )
 
-HELP: Final = "Record traces of the prior, for ars train --data."
+HELP: Final = "Record prior traces for ars train --data."
 _TRACES: Final = 100_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser, needed=False)
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="DIR", help="folder for the traces; one that has some is continued"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder for the traces; a recording that it holds is continued",
     )
     parser.add_argument(
         "--traces",
         type=at_least(1),
         default=_TRACES,
         metavar="N",
-        help=f"traces that the folder is to hold in the end (default: {_TRACES:,})",
+        help=f"total number of traces in the folder at the end (default: {_TRACES:,})",
     )
     parser.add_argument(
         "--max-rejected",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ars.posterior import Posterior, Traces
     from ars.simulator import Simulator
 
-HELP = "Run one trace again, by seed and number, alone."
+HELP = "Rerun a single trace, given its seed and number."
 _BUDGET = " ".join(words_of(Budget())[1:])
 
 
@@ -33,18 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser)
     add_seed(parser, required=True)
     parser.add_argument(
-        "--trace", type=at_least(0, LARGEST_SEED - 1), required=True, metavar="N", help="the trace's number in the run"
+        "--trace", type=at_least(0, LARGEST_SEED - 1), required=True, metavar="N", help="number of the trace in the run"
     )
     add_data(parser)
     add_budget(parser, f"default: {_BUDGET}; a trace alone has no plan, so auto is refused")
     add_continuations(parser)
     add_limits(parser, without="max_restarts")
     add_json(parser)
-    parser.add_argument("--wait", action="store_true", help="print the process's number and wait for Enter")
+    parser.add_argument("--wait", action="store_true", help="print the process id and wait for Enter")
     parser.add_argument(
         "--debugger",
         metavar="COMMAND",
-        help='attach this before the trace begins; {pid} is the process, for instance "gdb -p {pid}"',
+        help='attach this before the trace begins; {pid} is the process id, e.g. "gdb -p {pid}"',
     )
 
 

@@ -27,9 +27,7 @@ _T = TypeVar("_T")
 
 def add_report(parser: argparse._ActionsContainer, shows: str) -> None:
     """``--report FILE``. ``shows``: the page's contents, in a few words."""
-    parser.add_argument(
-        "--report", type=_file, metavar="FILE", help=f"write {shows} as one HTML file that needs nothing else"
-    )
+    parser.add_argument("--report", type=_file, metavar="FILE", help=f"write {shows} as one self-contained HTML file")
 
 
 def add_predict(parser: argparse._ActionsContainer) -> None:

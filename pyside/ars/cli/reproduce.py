@@ -15,18 +15,18 @@ from ars.cli.report_words import add_report, command_of
 if TYPE_CHECKING:
     from ars.progress import Progress
 
-HELP = "Run the paper's experiments: figures, tables and a page for each."
+HELP = "Run the paper's experiments, with figures, tables and a page for each."
 
 _EXPERIMENTS = ("beta", "marsaglia", "mini-sherpa")
 _SEED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("experiment", choices=(*_EXPERIMENTS, "all"), help="which")
+    parser.add_argument("experiment", choices=(*_EXPERIMENTS, "all"), help="the experiment")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="minutes per experiment on two cores (the default)")
-    size.add_argument("--full", action="store_true", help="the paper's networks; hours, to be run in the background")
-    size.add_argument("--tiny", action="store_true", help="seconds: shows that it runs, and little else")
+    size.add_argument("--full", action="store_true", help="the networks of the paper; takes hours")
+    size.add_argument("--tiny", action="store_true", help="seconds; only shows that the experiments run")
     add_out(parser, "results", "folder with one subfolder per experiment (default: ./results)")
     parser.add_argument(
         "--publish", type=Path, metavar="DIR", help="copy pages, figures and tables there as well, without the stages"
@@ -36,10 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-resume",
         dest="resume",
         action="store_false",
-        help="do everything anew (default: what is there with the same settings and seed is kept)",
+        help="repeat everything (default: keep finished stages with the same settings and seed)",
     )
     parser.add_argument("--repeats", type=at_least(2), metavar="N", help="runs per observation; the paper has 100")
-    parser.add_argument("--traces", type=at_least(50), metavar="N", help="in each of these runs; the paper has 100,000")
+    parser.add_argument(
+        "--traces", type=at_least(50), metavar="N", help="traces in each of these runs; the paper has 100,000"
+    )
     add_seed(parser, default=_SEED)
     add_json(parser)
     add_continuations(parser)

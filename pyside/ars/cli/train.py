@@ -49,31 +49,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limits(parser)
     add_listen(parser)
     parser.add_argument(
-        "--out", type=Path, default=Path("network.safetensors"), metavar="FILE", help="default: network.safetensors"
+        "--out",
+        type=Path,
+        default=Path("network.safetensors"),
+        metavar="FILE",
+        help="file for the network (default: network.safetensors)",
     )
     parser.add_argument(
         "--data",
         type=Path,
         action="append",
         metavar="DIR",
-        help="train on the traces that this folder holds; may be repeated, for several recordings as one",
+        help="train on the recorded traces in this folder; can be repeated, to combine several recordings",
     )
     parser.add_argument(
         "--record", type=at_least(1), metavar="N", help="first record N traces into the folder of --data"
     )
     add_settings(parser, TrainingConfig, "train_on", "max_rejected", "missing")
-    parser.add_argument("--resume", action="store_true", help="go on with the training of --out, if it has one")
+    parser.add_argument("--resume", action="store_true", help="continue the training saved with --out, if there is one")
     parser.add_argument(
         "--shape",
         action="append",
         default=[],
         type=_shape,
         metavar="NAME=20x20",
-        help="the shape of an observation that is an image; may be repeated",
+        help="shape of an observation that is an image; can be repeated",
     )
     add_report(parser, "a report with the training's verdict, curves and sites")
     add_on_failure(parser)
-    parser.add_argument("--threads", type=at_least(1), metavar="N", help="of torch (default: all cores)")
+    parser.add_argument("--threads", type=at_least(1), metavar="N", help="threads of torch (default: all cores)")
     parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda or cuda:N (default: cpu)")
     parser.add_argument("--tensorboard", type=Path, metavar="DIR", help="write curves for TensorBoard")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")

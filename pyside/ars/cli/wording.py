@@ -19,7 +19,7 @@ _AUTO: Final = re.compile(r"\bbudget=(?:ars\.)?Budget\.auto\(([a-z_]+=[^()]*)\)"
 _CALL: Final = re.compile(r"\b(?:sim|simulator|network|post|ars)(?:\.\w+)+\((?:[^()]|\([^()]*\))*\)")
 _ARGUMENT: Final = re.compile(r"""(?<![-\w."'])([a-zA-Z_]+)=("[^"]*"|'[^']*'|True|[0-9][\w,.]*[0-9a-z]|[0-9])?""")
 _FIRST: Final = re.compile(r"\A([a-zA-Z_]+)(?= must | is |: |\[)")
-_PARTIAL: Final = ".partial holds what had finished; "  # an attribute of the exception, which no command shows
+_PARTIAL: Final = ".partial holds the finished traces; "  # an attribute of the exception, which no command shows
 
 
 class Wording:

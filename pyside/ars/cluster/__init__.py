@@ -110,7 +110,7 @@ def posterior(
     ArsError
         If a worker has another build of the executable, or of libars.
     HostLostError
-        If workers are lost again and again. ``partial`` holds what had finished.
+        If workers are lost again and again. ``partial`` holds the finished traces.
 
     Examples
     --------

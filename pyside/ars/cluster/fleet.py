@@ -190,7 +190,7 @@ class Fleet:
             except KeyboardInterrupt as interrupt:
                 if isinstance(interrupt, RunInterrupted):
                     raise
-                raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
+                raise RunInterrupted("the run was interrupted; .partial holds the finished traces") from interrupt
             finally:
                 flight.cancel()
         yield from waiting
@@ -258,7 +258,8 @@ class Fleet:
             threads = self._client.nthreads()
         except (OSError, TimeoutError) as error:
             raise HostLostError(
-                f"the scheduler at {self._address} does not answer any more ({error}); .partial holds what had finished"
+                f"the scheduler at {self._address} does not answer any more ({error}); "
+                ".partial holds the finished traces"
             ) from error
         return len(threads), sum(threads.values())
 

@@ -91,7 +91,7 @@ class Flight:
             self._seen = now
         elif now - self._seen > self._fleet.setup.limits.startup_timeout:
             raise HostLostError(
-                f"the cluster has had no workers for {now - self._seen:.0f} s; .partial holds what had finished"
+                f"the cluster has had no workers for {now - self._seen:.0f} s; .partial holds the finished traces"
             )
 
     def _landed(self, future: Future, piece: Piece) -> Outcome | None:

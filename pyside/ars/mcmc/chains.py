@@ -84,7 +84,24 @@ class Chains:
 
     @classmethod
     def of(cls, columns: Columns, rows: Integers, sites: Sequence[Site], **more: Any) -> Self:
-        """From the traces that chains have been at, and which of them they were at: chains x draws."""
+        """Build the chains from traces.
+
+        Parameters
+        ----------
+        columns
+            The traces that the chains visited.
+        rows
+            Row of the trace of each draw: chains x draws.
+        sites
+            The sites of the run.
+        **more
+            Further arguments of ``Chains``.
+
+        Returns
+        -------
+        Chains
+            The draws.
+        """
         blocks = Blocks(columns, many=True)
         names = unique_names(sites)
         values = {name: squeezed(*blocks.shaped(site))[rows] for name, site in names.items()}
@@ -144,7 +161,18 @@ class Chains:
         return self._values.items()
 
     def address(self, name: str) -> str:
-        """The address of what has this name."""
+        """Look up an address.
+
+        Parameters
+        ----------
+        name : str
+            Name of a result or latent.
+
+        Returns
+        -------
+        str
+            Its address.
+        """
         return self._addresses[name]
 
     def elements(self) -> Iterator[tuple[str, Floats]]:
@@ -167,23 +195,80 @@ class Chains:
         return np.array(found).reshape(values.shape[2:])
 
     def mean(self, key: Key) -> float | Floats:
-        """The posterior mean, over the draws that have the value."""
+        """Estimate the posterior mean, over the draws that have the value.
+
+        Parameters
+        ----------
+        key : str or tuple
+            A name, address or element.
+
+        Returns
+        -------
+        float or array
+            One number per element.
+        """
         return self._each(key, _mean)  # type: ignore[no-any-return]
 
     def std(self, key: Key) -> float | Floats:
-        """The posterior standard deviation, over the draws that have the value."""
+        """Estimate the posterior standard deviation, over the draws that have the value.
+
+        Parameters
+        ----------
+        key : str or tuple
+            A name, address or element.
+
+        Returns
+        -------
+        float or array
+            One number per element.
+        """
         return self._each(key, _std)  # type: ignore[no-any-return]
 
     def quantile(self, key: Key, q: float) -> float | Floats:
-        """A posterior quantile, over the draws that have the value; ``q`` from 0 to 1."""
+        """Estimate a posterior quantile, over the draws that have the value.
+
+        Parameters
+        ----------
+        key : str or tuple
+            A name, address or element.
+        q : float
+            Level, from 0 to 1.
+
+        Returns
+        -------
+        float or array
+            One number per element.
+        """
         return self._each(key, lambda x: float(np.nanquantile(x, q)) if (x == x).any() else math.nan)  # type: ignore[no-any-return]
 
     def mcse(self, key: Key) -> float | Floats:
-        """The Monte Carlo standard error of ``mean``; NaN where a draw has no value."""
+        """Estimate the Monte Carlo standard error of ``mean``.
+
+        Parameters
+        ----------
+        key : str or tuple
+            A name, address or element.
+
+        Returns
+        -------
+        float or array
+            One number per element; NaN where a draw has no value.
+        """
         return self._each(key, convergence.mcse_mean)  # type: ignore[no-any-return]
 
     def rhat(self, key: Key) -> float | Floats:
-        """Rank-normalised split R-hat: above 1.01 the chains have not mixed. NaN where a draw has no value."""
+        """Compute rank-normalised split R-hat: above 1.01 the chains have not mixed.
+
+        Parameters
+        ----------
+        key : str or tuple
+            A name, address or element.
+
+        Returns
+        -------
+        float or array
+            One number per element; NaN where a draw has no value.
+        """
         return self._each(key, convergence.rhat)  # type: ignore[no-any-return]
 
     def ess(self, key: Key, kind: str = "bulk") -> float | Floats:

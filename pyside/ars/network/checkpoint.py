@@ -83,7 +83,7 @@ def _read(path: str | os.PathLike[str], wanted: str) -> tuple[dict[str, Any], di
     if header.get("version") != VERSION:
         raise CheckpointError(f"{path} has format version {header.get('version')!r}, this program reads {VERSION}")
     if header.get("format") != wanted:
-        what = {NETWORK: "a network", TRAINING: "a training to go on with"}
+        what = {NETWORK: "a network", TRAINING: "an unfinished training"}
         raise CheckpointError(
             f"{path} holds {what.get(str(header.get('format')), 'something else')}, expected {what[wanted]}"
         )

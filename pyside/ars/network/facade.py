@@ -72,7 +72,18 @@ class Network:
         return found if isinstance(found, Mapping) else None
 
     def other_data(self, data: Mapping[str, npt.NDArray[np.float64]]) -> list[str]:
-        """The names of the observations that are not those that it was refined for; empty if it was not refined."""
+        """Compare data with those for which the network was refined.
+
+        Parameters
+        ----------
+        data : mapping
+            Name -> array.
+
+        Returns
+        -------
+        list of str
+            Names of the observations that differ; empty if the network was not refined.
+        """
         about = self.refinement
         if about is None or not about.get("improved"):
             return []
@@ -185,7 +196,13 @@ class Network:
     # ---- files -------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a safetensors file, whole or not at all. Modules of the user's: their weights, not their code."""
+        """Write the network to a safetensors file, completely or not at all.
+
+        Parameters
+        ----------
+        path : path
+            The file; an existing one is replaced. Of your own modules it holds the weights, not the code.
+        """
         try:
             made_by = version("libars")
         except PackageNotFoundError:
@@ -200,8 +217,25 @@ class Network:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], embeddings: Mapping[str, nn.Module] | None = None) -> Network:
-        """Reads what ``save`` wrote; nothing in the file is executed. ``embeddings`` are the modules of your own that
-        the network was trained with, if any."""
+        """Read a network that ``save`` wrote. Nothing in the file is executed.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        embeddings : mapping, optional
+            Your own torch modules with which the network was trained, by observation (default: none).
+
+        Returns
+        -------
+        Network
+            The network, with its training history.
+
+        Raises
+        ------
+        CheckpointError
+            If the file is missing, damaged, or not a network.
+        """
         network, header = load_network(path, embeddings)
         try:
             history = TrainingHistory.from_dict(header["history"])
@@ -256,10 +290,20 @@ class Network:
     # ---- whose network -----------------------------------------------------------------------------------------------
 
     def mismatches(self, sites: Sequence[Site]) -> list[str]:
-        """What does not fit a simulator with these sites, in words; empty if all is well.
+        """List what does not fit a simulator.
 
         A site that the network never saw is not listed: the prior proposes there. A network that knows none of the
-        simulator's latents is another simulator's.
+        simulator's latents belongs to another simulator.
+
+        Parameters
+        ----------
+        sites
+            The simulator's sites.
+
+        Returns
+        -------
+        list of str
+            One sentence per mismatch; empty if the network fits.
         """
         wrong = []
         latents = [site for site in sites if site.kind is SiteKind.SAMPLE]
@@ -276,7 +320,18 @@ class Network:
         return wrong
 
     def unknown(self, sites: Sequence[Site]) -> list[str]:
-        """The addresses of latents that the network never saw."""
+        """List the latents that the network never saw.
+
+        Parameters
+        ----------
+        sites
+            The simulator's sites.
+
+        Returns
+        -------
+        list of str
+            Their addresses.
+        """
         return [s.address for s in sites if s.kind is SiteKind.SAMPLE and s.address not in self.vocabulary]
 
     def _repr_html_(self) -> str:

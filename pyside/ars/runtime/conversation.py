@@ -69,7 +69,7 @@ class Conversation:
         while True:
             interrupts.check()
             if self._session._closing.is_set():
-                raise RunInterrupted("the simulator was closed during the run; .partial holds what had finished")
+                raise RunInterrupted("the simulator was closed during the run; .partial holds the finished traces")
             if self._stop is not None and self._stop.is_set():
                 return self.cancel()
             inbox = self._session._inbox(self._config, _POLL_MS)

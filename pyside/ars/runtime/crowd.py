@@ -332,7 +332,7 @@ class _Run:
             self._finish()
             if isinstance(interrupt, RunInterrupted):
                 raise
-            raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
+            raise RunInterrupted("the run was interrupted; .partial holds the finished traces") from interrupt
         finally:
             self._finish()
 
@@ -340,7 +340,7 @@ class _Run:
         """Some traces for everybody who has none. Nobody here for too long is an error."""
         crowd = self._crowd
         if crowd._closing.is_set() and not self._working:
-            raise RunInterrupted("the simulator was closed during the run; .partial holds what had finished")
+            raise RunInterrupted("the simulator was closed during the run; .partial holds the finished traces")
         crowd.newcomers()
         free = [member for place, member in crowd._members.items() if place not in self._working]
         if crowd._members:
@@ -348,7 +348,7 @@ class _Run:
         elif time.monotonic() - self._alone_since > crowd.setup.limits.startup_timeout:
             raise HostLostError(
                 f"all simulators have left, and none came within {crowd.setup.limits.startup_timeout:g} s "
-                "(startup_timeout); .partial holds what had finished"
+                "(startup_timeout); .partial holds the finished traces"
             )
         for member in free:
             if self._halt.is_set() or not self._shares or len(self._working) >= self._most:

@@ -110,7 +110,7 @@ class Processes:
             except KeyboardInterrupt as interrupt:
                 if isinstance(interrupt, RunInterrupted):
                     raise
-                raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
+                raise RunInterrupted("the run was interrupted; .partial holds the finished traces") from interrupt
 
     @staticmethod
     def one_run(
@@ -206,7 +206,7 @@ class Processes:
 
     @property
     def running(self) -> bool:
-        """Whether the simulator's processes are there."""
+        """Whether the simulator's processes are running."""
         return self.session is not None and not self.session.closed
 
     @property

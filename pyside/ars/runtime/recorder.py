@@ -200,7 +200,7 @@ class Recorder:
     def resumed(self, lost: Sequence[str]) -> None:
         """Controllers that were lost on this run before us."""
         for who in lost:
-            text = f"the controller ({who}) was lost; the run went on from what it had kept"
+            text = f"the controller ({who}) was lost; the run continued from the traces that it had kept"
             self.incidents.append(Failure(-1, "lost_controller", 0, text, seed=self._seed))
 
     def left(self, config: RunConfig) -> list[RunConfig]:
@@ -266,6 +266,6 @@ class Recorder:
             return ObservationError(f"the observed data do not fit the simulator: {wrong_data[0].text}", wrong_data)
         return TraceFailure(
             f"{len(failures)} of {self.done} traces failed. {self.describe()}\n"
-            '.partial holds what had finished; on_failure="zero" gives a failed trace weight 0',
+            '.partial holds the finished traces; on_failure="zero" gives a failed trace weight 0',
             failures,
         )

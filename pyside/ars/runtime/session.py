@@ -188,7 +188,7 @@ class Session:
             raise
         except KeyboardInterrupt as interrupt:
             self._cancel(conversation)
-            raise RunInterrupted("the run was interrupted; .partial holds what had finished") from interrupt
+            raise RunInterrupted("the run was interrupted; .partial holds the finished traces") from interrupt
         except ProtocolError as error:
             self._refuse(str(error))
             time.sleep(_ERROR_DELIVERY)

@@ -247,7 +247,7 @@ class KeptRun:
         if header.get(_RUN) != self._digest:
             raise StorageError(
                 f"{path} belongs to another run than {self._folder / _ABOUT} describes: it was copied here. Remove it "
-                "to go on with this run"
+                "to continue this run"
             )
         try:
             return decode_shard(whole, verify=True)

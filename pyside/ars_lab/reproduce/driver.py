@@ -80,7 +80,7 @@ def _reproduce_beta(find: Find, settings: Settings, work: Workspace) -> Outcome:
     figures.save(figures.beta_figure(points, used.max_draws), work.folder, "k_converge")
     page = Page("Beta-Bernoulli")
     page.text(
-        "n tosses of a coin, all True; the coin's bias is Beta(alpha, alpha), drawn by rejection from the Uniform. The "
+        "n tosses of a coin, all True; the coin's bias is Beta(alpha, alpha), drawn from the Uniform by rejection. The "
         "proposals are written by hand, so nothing is trained and almost everything is known exactly.",
         f"Per setting and n: one run of {used.traces:,} traces with M = N = 10, which gives IC, ARS with every M, and "
         "Collapsed (its exact p(A) and q(A)), and one with the prior inside the loop.",
@@ -91,10 +91,10 @@ def _reproduce_beta(find: Find, settings: Settings, work: Workspace) -> Outcome:
     )
     page.section(
         "Against the exact answers",
-        "Distances are in standard errors. The naive weights (IC) are left out: their variance is infinite for every "
-        "n, because S_pq is (q(x) vanishes at x = 0, where every try is rejected). In setting a the fourth moment of "
-        "the other weights is infinite, so the standard error of ESS/N is too small there and ESS/N itself, like every "
-        "estimate from weights with such a tail, is more often above its exact value than below.",
+        "Distances are in standard errors. The naive weights (IC) are left out. Their variance is infinite for every "
+        "n, because S_pq is infinite: q(x) vanishes at x = 0, where every try is rejected. In setting a the fourth "
+        "moment of the other weights is infinite. So the standard error of ESS/N is too small there, and ESS/N is more "
+        "often above its exact value than below, as for all weights with such a tail.",
         _beta_table(points),
     )
     flagged = {p.naive_variance_infinite for p in points}
@@ -138,14 +138,16 @@ def _beta_table(points: list[beta.Point]) -> str:
 
 def _network_text(network: Trained) -> str:
     return (
-        f"The network was trained on {network.traces:,} traces of the prior in {_duration(network.seconds)}; its loss "
-        f"on traces that it was not trained on is {network.held_out:.3f}."
+        f"The network was trained on {network.traces:,} traces of the prior in {_duration(network.seconds)}; its "
+        f"held-out loss is {network.held_out:.3f}."
     )
 
 
 def _runs_text(runs: Repeats) -> str:
     text = f"{runs.repeats} runs of {runs.traces:,} traces"
-    return text + (f"; IC, Biased and Collapsed have as many of {runs.naive_traces:,}" if runs.naive_traces else "")
+    return text + (
+        f"; IC, Biased and Collapsed have the same number of runs of {runs.naive_traces:,}" if runs.naive_traces else ""
+    )
 
 
 def _loops_text(found: Repeated) -> str:
@@ -175,10 +177,11 @@ def _comparison(page: Page, work: Workspace, outcomes: Sequence[Repeated]) -> No
 
 
 _READING: Final = (
-    "The bias is that of all runs together, with the standard error of their weights. A bias of a few standard errors "
-    "or less is none. IC's standard errors mean nothing where its variance is infinite. K_converge is the median over "
-    "the runs. M = 1 and 2 are thinned from the runs with M = 10: given the sum of the tries under p, the first of "
-    "them are drawn at random, which gives exactly the distribution of a run with the smaller budget."
+    "The bias is computed from all runs together, and its standard error from their weights. A bias within a few "
+    "standard errors is not significant. IC's standard errors are meaningless where its variance is infinite. "
+    "K_converge is the median over the runs. M = 1 and 2 are thinned from the runs with M = 10: given "
+    "the sum of the tries under p, the numbers of the first runs are drawn at random. This gives exactly the "
+    "distribution of a run with the smaller budget."
 )
 
 
@@ -193,8 +196,8 @@ def _reproduce_marsaglia(find: Find, settings: Settings, work: Workspace) -> Out
     network, outcomes = marsaglia.marsaglia(executable, settings, work)
     page = Page("Marsaglia")
     page.text(
-        "A Gaussian with unknown mean and two data. The mean's prior is drawn by Marsaglia's polar method: a point in "
-        "the square until it lies in the unit disc. Observation a is y1 = y2 = 0, b is y1 = y2 = -1.",
+        "A Gaussian with unknown mean and two data. The mean's prior is drawn by Marsaglia's polar method: points in "
+        "the square are drawn until one lies in the unit disc. Observation a is y1 = y2 = 0, b is y1 = y2 = -1.",
         _network_text(network),
     )
     figures.save(figures.convergence_figure([each.panel for each in outcomes]), work.folder, "convergence")
@@ -203,9 +206,9 @@ def _reproduce_marsaglia(find: Find, settings: Settings, work: Workspace) -> Out
         "convergence",
         f"{_runs_text(runs)}. Left: error of the evidence, mean and standard deviation over "
         "the runs. Middle: effective share. Right: traces until convergence; dashed green is the mean, orange the "
-        "median, a triangle stands for runs that did not converge.",
+        "median, a triangle marks runs that did not converge.",
     )
-    page.section("The paper's table, and ours", _READING)
+    page.section("Our numbers next to the paper's", _READING)
     _comparison(page, work, outcomes)
     page.section("Loops", *(_loops_text(each) for each in outcomes))
     _scheme_section(page, work, marsaglia.schemes(executable, settings, work, (network, outcomes)))
@@ -219,8 +222,8 @@ def _scheme_section(page: Page, work: Workspace, rows: Sequence[marsaglia.Scheme
     verdicts = {True: "yes", False: "no", None: "undecided"}
     page.section(
         "Training on rejected draws too",
-        "Appendix B.2: a network that is trained on accepted and rejected draws has, at its optimum, naive weights of "
-        "finite variance, but proposes more that is rejected. The variance is Var(w) / E[w]^2 of the naive weights.",
+        "Appendix B.2: at its optimum, a network trained on accepted and rejected draws has naive weights with finite "
+        "variance. Its proposals are rejected more often. The table shows Var(w) / E[w]^2 of the naive weights.",
         tables.markdown(
             (
                 "trained on, observation",
@@ -260,10 +263,11 @@ def _scheme_section(page: Page, work: Workspace, rows: Sequence[marsaglia.Scheme
 
 def _compare_evidences(page: Page, channels: Sequence[mini_sherpa.Channel]) -> None:
     page.section(
-        "The evidence that the runs are held against",
-        "Twice: by importance sampling in the simulator, with the prior inside the loops and a network outside; and "
-        "by adaptive importance sampling of the collapsed model in numpy, without the simulator. The runs are held "
-        "against the one with more effective draws. The last column is the difference in standard errors.",
+        "The reference evidence",
+        "The reference is computed twice: by importance sampling in the simulator, with the prior inside the loops and "
+        "a network outside; and by adaptive importance sampling of the collapsed model in numpy, without the "
+        "simulator. The runs are compared with the one that has more effective draws. The last column is the "
+        "difference in standard errors.",
         tables.markdown(
             ("channel", "log evidence", "s.e.", "traces", "effective", "without the simulator", "s.e.", "difference"),
             [
@@ -292,8 +296,8 @@ def _reproduce_mini_sherpa(find: Find, settings: Settings, work: Workspace) -> O
     page = Page("Mini-SHERPA")
     page.text(
         "A particle decays into one, two or three, which hit a calorimeter of 20 x 20 bins; each decay angle is drawn "
-        "in a rejection loop. One observation per channel, chosen from the prior: the event with the most middling "
-        "momentum and angles of a few hundred.",
+        "in a rejection loop. One observation per channel, chosen from the prior: of a few hundred events, the one "
+        "whose momentum and angles are closest to the middle.",
         _network_text(network),
     )
     figures.save(events.event_figure([channel.event for channel in channels]), work.folder, "events")
@@ -301,20 +305,20 @@ def _reproduce_mini_sherpa(find: Find, settings: Settings, work: Workspace) -> O
     figures.save(figures.convergence_figure([each.panel for each in outcomes]), work.folder, "convergence")
     page.figure(
         "convergence",
-        f"{_runs_text(used.runs)}, per channel. As for Marsaglia, but the error is that of the log evidence.",
+        f"{_runs_text(used.runs)}, per channel. As for Marsaglia, but with the error of the log evidence.",
     )
     figures.save(events.posterior_figure(channels), work.folder, "posterior")
     page.figure(
         "posterior",
-        "ARS, M = 10: channel, momentum and angles. Dashed: what made the observation. A particle's angles have exact "
-        "and near symmetries, so there is more than one mode.",
+        "ARS, M = 10: channel, momentum and angles. Dashed: the values that produced the observation. A particle's "
+        "angles have exact and near symmetries, so there is more than one mode.",
     )
     _compare_evidences(page, channels)
     page.section(
-        "The paper's table, and ours",
+        "Our numbers next to the paper's",
         _READING
-        + " Here it is the bias of the log evidence, which is what the paper's figures must be: the evidence is "
-        "a density of 400 numbers. Our observations are not the paper's, which are not published.",
+        + " The bias is that of the log evidence, and so must be the paper's figures: the evidence is a density of 400 "
+        "numbers. The paper's observations are not published, so ours differ.",
     )
     _comparison(page, work, outcomes)
     page.section("Loops", *(_loops_text(each) for each in outcomes))

@@ -116,7 +116,7 @@ def _histogram(axes: Axes, values: Floats, weights: Floats, true: float | None, 
 
 
 def posterior_figure(channels: Sequence[Channel]) -> Figure:
-    """A row per observation: channel, momentum and angles; the dashed lines are what made the observation."""
+    """A row per observation: channel, momentum and angles; dashed lines show the values that produced it."""
     figure = new_figure(17.0, 2.6 * len(channels) + 0.4)
     rows = figure.subplots(len(channels), 8, squeeze=False)
     quarter = math.pi / 4

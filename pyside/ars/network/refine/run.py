@@ -204,7 +204,7 @@ def _warn(outcome: Outcome, from_prior: bool) -> None:
 
 def _interrupted(number: int, config: RefineConfig, resume: str | os.PathLike[str] | None) -> RunInterrupted:
     """Without ``partial``: traces that a network was trained on are no posterior."""
-    on = "" if resume is None else f"; {resume} keeps the finished rounds, and the same call goes on with them"
+    on = "" if resume is None else f"; {resume} keeps the finished rounds, and the same call continues with them"
     return RunInterrupted(f"the refinement was interrupted in round {number} of {config.rounds}{on}")
 
 
