@@ -44,9 +44,11 @@ def data_section(post: Posterior, given: Given) -> Section | None:
             blocks.append(Text(f"`{name}` is not compared: the simulator predicted another number of values."))
             continue
         found = _pictures(name, data, drawn, _flat(given.prior, name))
-        if isinstance(found, Charts) and isinstance(blocks[-1], Charts):  # small pictures stand side by side
-            found = Charts([*blocks.pop().charts, *found.charts])
-        blocks.append(found)
+        last = blocks[-1]
+        if isinstance(found, Charts) and isinstance(last, Charts):  # small pictures stand side by side
+            blocks[-1] = Charts([*last.charts, *found.charts])
+        else:
+            blocks.append(found)
         mine = _rows(name, data, drawn)
         within = [bool(low <= x <= high) for x, low, high in _intervals(data, drawn)]
         inside, known = inside + sum(within), known + len(within)
