@@ -71,8 +71,8 @@ const double *ars__data_take(const char *name, size_t n, const double *literal, 
     }
     if (!g)
         ars__fail(ARS_FAIL_OBSERVATION, 0,
-                  "the simulator observes \"%s\", for which no data were given; given: %s. Add it to observe= (ars "
-                  "infer --observe), as NaN if it was not observed",
+                  "the simulator observes \"%s\", for which no data were given; given: %s. Add it to observe=, as "
+                  "NaN if it was not observed",
                   ars__shown(name, shown, sizeof shown), list_names(names, sizeof names));
     if (g->n - g->taken < n)
         ars__fail(

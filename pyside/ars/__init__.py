@@ -137,8 +137,8 @@ def __getattr__(name: str) -> Any:
             from ars.network.facade import Network
 
         return Network
-    if name == "cluster":  # with dask and distributed
+    if name in ("cluster", "plots"):  # with dask and distributed; with Matplotlib
         import importlib
 
-        return importlib.import_module("ars.cluster")
+        return importlib.import_module(f"ars.{name}")
     raise AttributeError(f"module 'ars' has no attribute {name!r}")

@@ -345,8 +345,8 @@ class Loops(Mapping[str, LoopSummary]):
         rows = [
             (
                 *(loop.address, f"{loop.entries:,}", f"{loop.mean_tries:.3g}"),
-                *(f"{x:.4g}" for x in (loop.p_accept, loop.q_accept, loop.s_pq)),
-                *(f"{x:.2g}" for x in (loop.s_pq_error, loop.s_pq_bound)),
+                *(_number(x, ".4g") for x in (loop.p_accept, loop.q_accept, loop.s_pq)),
+                *(_number(x, ".2g") for x in (loop.s_pq_error, loop.s_pq_bound)),
                 loop.budget,
                 "-" if loop.method == "not estimated" else loop.method,
                 verdicts[loop.naive_variance_infinite],
@@ -379,6 +379,11 @@ class Loops(Mapping[str, LoopSummary]):
             if loop.note:
                 addresses.setdefault(loop.note, []).append(loop.address)
         return [f"{_listed(mine)}: {note}" for note, mine in addresses.items()]
+
+
+def _number(x: float, form: str) -> str:
+    """A dash where nothing is known."""
+    return "-" if math.isnan(x) else format(x, form)
 
 
 def _listed(addresses: Sequence[str]) -> str:

@@ -350,7 +350,7 @@ def _script(directory: Path, mode: int) -> str:
 EXECUTABLES: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "missing": (lambda d: [str(d / "nothing")], r"nothing: there is no such file"),
     "missing on the PATH": (lambda _: ["no-such-simulator"], r"no-such-simulator: there is no such executable"),
-    "not executable": (lambda d: [_script(d, 0o644)], r"script: this file is not executable; try chmod"),
+    "not executable": (lambda d: [_script(d, 0o644)], r"script: this file is not executable; try chmod .*ars compile"),
     "a directory": (lambda d: [str(d)], r"this is a directory"),
     "true": (lambda _: ["/bin/true"], r"/bin/true: .*not linked against libars"),
     "a shell script": (lambda d: [_script(d, 0o755)], r"script: .*not linked against libars"),

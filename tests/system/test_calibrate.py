@@ -29,7 +29,7 @@ def without_time(found: ars.Calibration) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_biased_weights_are_found_and_ars_weights_pass(simulator: Callable[..., ars.Simulator]) -> None:
+def test_biased_weights_are_found_and_ars_weights_pass(simulator: Callable[..., ars.Simulator], tmp_path: Path) -> None:
     sim = simulator("truncated_normal", "b")
     options: dict[str, Any] = {"datasets": 150, "traces": 60, "seed": 1, "budget": ars.Budget(M=3, N=4)}
     right = ars.calibrate(sim, proposals=PROPOSALS, **options)
@@ -41,6 +41,9 @@ def test_biased_weights_are_found_and_ars_weights_pass(simulator: Callable[..., 
     assert biased.verdict.startswith("NOT CALIBRATED: the posterior of x_final is too low")
     assert any('use "ars"' in line for line in biased.advice())
     assert 0.1 < right.efficiency.median < 0.5
+    pytest.importorskip("jinja2")
+    biased.report(tmp_path / "biased.html")
+    assert "% !</td>" in (tmp_path / "biased.html").read_text()  # as its legend says, not by a colour alone
 
 
 def test_an_interrupted_calibration_goes_on_and_grows(simulator: Callable[..., ars.Simulator], tmp_path: Path) -> None:

@@ -218,6 +218,8 @@ def test_ranges_on_the_command_line(csim: Callable[[str], str], tmp_path: Path, 
         assert main(["record", nested, *words, "--quiet"]) == 0
     assert main(["merge", f"{at}/all", f"{at}/a", f"{at}/b"]) == 0
     assert "all: 80 traces in 2 recordings" in capsys.readouterr().out
+    assert main(["merge", f"{at}/listed", f"{at}/a", f"{at}/b", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"folder": f"{at}/listed", "traces": 80, "recordings": 2}
     training = [
         *("--traces", "100", "--lstm-dim", "8", "--batch-size", "20", "--threads", "1"),
         "--seed",
@@ -241,6 +243,9 @@ def test_ranges_on_the_command_line(csim: Callable[[str], str], tmp_path: Path, 
     assert main([*infer, *budget, "--traces", "50", "--out", f"{at}/one.nc"]) in (0, 3)
     assert main(["merge", f"{at}/whole.nc", f"{at}/20.nc", f"{at}/0.nc"]) == 0
     assert_same(ars.Posterior.load(f"{at}/whole.nc"), ars.Posterior.load(f"{at}/one.nc"))
+    capsys.readouterr()
+    assert main(["merge", f"{at}/again.nc", f"{at}/20.nc", f"{at}/0.nc", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["traces"] == 50
     assert main(["merge", f"{at}/x.nc", f"{at}/0.nc", f"{at}/pilot.nc"]) == 1
     for words, why in (
         (["--first-trace", "5", "--budget", "1 1"], "--first-trace needs --seed"),

@@ -117,7 +117,7 @@ def test_the_command_line_under_torchrun(csim: Callable[[str], str], tmp_path: P
     process = started([*words, str(position + 2000), "--resume", "--quiet"])
     code, out, err = finished(process)
     assert code == 0, err
-    assert out.count("<Network of ") == out.count("written to ") == 1 and "ars train" not in err
+    assert out.count("Network of ") == out.count("written to ") == 1 and "ars train" not in err
 
 
 def test_options_that_cannot_be(csim: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,6 +72,16 @@ def test_a_failure_comes_with_a_command_that_repeats_it(csim: Callable[[str], st
     assert again.returncode == 1 and f"trace {number}: too_many_tries" in again.stdout + again.stderr
 
 
+def test_single_numbers_of_the_data_are_pictured_side_by_side(
+    csim: Callable[[str], str], started: Callable[..., ars.Simulator], tmp_path: Path
+) -> None:
+    sim = started(ars.Simulator([csim("marsaglia")], workers=2))
+    post = sim.posterior({"y1": 0.3, "y2": 0.4}, 300, seed=1)
+    post.report(tmp_path / "a.html", predicted=sim.predict(post, 50, seed=2))
+    data = (tmp_path / "a.html").read_text().partition('<section id="data"')[2].partition("</section>")[0]
+    assert data.count('<div class="charts">') == 1 and data.count("<figure") == 2
+
+
 def test_chains_have_a_report(
     csim: Callable[[str], str], started: Callable[..., ars.Simulator], tmp_path: Path
 ) -> None:
@@ -79,6 +89,8 @@ def test_chains_have_a_report(
     sim.mcmc({"y": 0.5}, steps=60, chains=4, seed=1).report(tmp_path / "a.html", truth={"mu": 0.4})
     text = (tmp_path / "a.html").read_text()
     assert "Do not trust these draws yet" in text and "R-hat" in text and "chain 3" in text
+    assert "<h1>Markov chains of gaussian</h1>" in text
+    assert f"4 chains of 60 draws of <code>{csim('gaussian')}</code>" in text
 
 
 def test_a_network_has_a_report(
@@ -89,3 +101,4 @@ def test_a_network_has_a_report(
     sim.train(640, lstm_dim=8, batch_size=64, seed=1, held_out=64).report(tmp_path / "a.html")
     text = (tmp_path / "a.html").read_text()
     assert "Held-out loss" in text and "<code>mu</code>" in text and "batch_size" in text
+    assert "Observations, with their shapes: <code>y</code> (1)." in text

@@ -117,6 +117,32 @@ def test_mistakes_name_the_option(csim: Callable[[str], str], tmp_path: Path) ->
     assert "--seconds cannot be combined with --resume" in done.stderr
 
 
+def test_a_mistake_is_not_buried_under_all_options(csim: Callable[[str], str]) -> None:
+    done = piped([*words(INFER, csim), "--traces", "-5"])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "ars infer: error: argument --traces: -5 is less than 1",
+        "The options are listed by: ars infer --help",
+    ]
+
+
+def test_a_misspelt_observation_is_named_with_its_option(csim: Callable[[str], str]) -> None:
+    done = piped(["infer", csim("truncated_normal"), "b", "--observe", "z=-1", "--traces", "10", "--quiet"])
+    assert done.returncode == 1
+    assert 'observes "y", for which no data were given; given: "z". Add it to --observe, as NaN' in done.stderr
+
+
+def test_a_training_ends_with_lines_that_fit(csim: Callable[[str], str], tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    out = str(tmp_path / "a.safetensors")
+    command = ["train", "{truncated_normal}", "b", "--traces", "128", "--batch-size", "64", "--lstm-dim", "8"]
+    text = on_terminal([*words(command, csim), "--out", out, "--quiet"], 50)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "").splitlines()
+    assert lines[0].startswith("Network of ") and not re.search("[<>]", "".join(lines))
+    assert any(line.startswith("TrainingHistory: 128 traces, loss ") for line in lines)
+    assert max(len(line) for line in lines) <= 50
+
+
 # ---- completion ------------------------------------------------------------------------------------------------------
 
 

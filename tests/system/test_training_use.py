@@ -185,7 +185,7 @@ def test_infer_writes_a_file_for_arviz(
         with pytest.raises(SystemExit) as stopped:
             main([*common, str(tmp_path / "post.nc")])
         assert stopped.value.code == 2
-        assert "pip install h5netcdf, or use .npz" in capsys.readouterr().err
+        assert "pip install 'libars[arviz]', or use .npz" in capsys.readouterr().err
         return
     import xarray
 

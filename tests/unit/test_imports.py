@@ -42,6 +42,10 @@ def test_import_is_light() -> None:
     assert loaded_after("import ars") == set()
 
 
+def test_plots_need_no_import_of_their_own() -> None:
+    assert "matplotlib" not in loaded_after("import ars; ars.plots.plot_posterior")
+
+
 def test_help_is_light() -> None:
     """The parser imports every command's module."""
     assert loaded_after("from ars.cli import _parser; _parser()") == set()

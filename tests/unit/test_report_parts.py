@@ -97,6 +97,29 @@ def test_charts_are_xml_with_a_text_alternative_and_finite_numbers() -> None:
         assert "nan" not in chart("limits", layers, x_limits=limits, y_limits=limits)
 
 
+def test_labels_at_the_ends_stay_inside_the_picture() -> None:
+    """The label of the last number is centred below a tick 14 units from the right edge, and would be cut there."""
+    for label in ("", "y"):
+        root = ET.fromstring(chart("wide labels", [Line([0.0, 1e6], [0.0, 1.0])], y_label=label, hide_y=not label))
+        marks = [
+            each for each in root.iter("text") if (each.get("class"), each.get("text-anchor")) == ("mark", "middle")
+        ]
+        assert marks[-1].text == "1e6"
+        for mark in marks:
+            half = 0.5 * 6.4 * len(mark.text or "")
+            assert half <= float(mark.get("x", "nan")) <= 360.0 - half + 0.05
+    far = ET.fromstring(chart("wider", [Line([0.0, 80_000.0], [0.0, 1.0])], hide_y=True))
+    last = [each for each in far.iter("text") if each.text == "80,000"]
+    assert float(last[0].get("x", "nan")) < 360.0 - 14.0
+
+
+def test_long_names_wrap() -> None:
+    rows = [[Cell("x" * 60, code=True), Cell("1")], [Cell("short", code=True), Cell("2")]]
+    table = Table("Values", [Column("Value", numeric=False), Column("Mean")], rows)
+    text = render(Page("Page", "", None, [Section("One", [table])]))
+    assert f'<code class="long">{"x" * 60}</code>' in text and "<code>short</code>" in text
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3e-7, 4e-7), (1e6, 3e6), (0.98, 1.02), (-5.0, -5.0)])
 def test_ticks_are_few_round_and_inside(low: float, high: float) -> None:
     found = ticks(low, high)

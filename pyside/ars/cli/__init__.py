@@ -14,7 +14,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 from ars.cli.wording import Wording
 
@@ -61,6 +61,10 @@ class _Parser(argparse.ArgumentParser):
         words = sys.argv[1:] if args is None else args
         words = ["--", *words] if self.get_default("verbatim") else joined(words)
         return super().parse_known_args(words, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """The mistake alone: the list of all options would bury it."""
+        self.exit(2, f"{self.prog}: error: {message}\nThe options are listed by: {self.prog} --help\n")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from ars.cli.documents import add_json, print_document
+
 HELP: Final = "Merge recordings (by reference), or results of consecutive ranges of traces."
 
 
@@ -23,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PART",
         help="folders of ars record, which stay where they are; or .nc files of ars infer --first-trace",
     )
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,8 +34,15 @@ def run(arguments: argparse.Namespace) -> int:
 
     whole = merge(arguments.parts, arguments.out)
     if isinstance(whole, Posterior):
+        if arguments.json:
+            from ars.cli.show import document
+
+            print(document(whole, whole.diagnostics()))
+            return 0
         print(whole.summary("command line"))
         print(f"seed {whole.run.seed}; written to {arguments.out}")
+    elif arguments.json:
+        print_document({"folder": arguments.out, "traces": whole.traces, "recordings": len(whole.parts)})
     else:
         print(f"{arguments.out}: {whole.traces:,} traces in {len(whole.parts):,} recordings")
     return 0

@@ -28,6 +28,7 @@ from ars.cli.options import (
 )
 from ars.cli.report_words import add_report, command_of
 from ars.config import NetworkConfig, TrainingConfig
+from ars.display.screen import print_text
 
 if TYPE_CHECKING:
     from ars.network.facade import Network
@@ -177,8 +178,8 @@ def _reported(network: Network, arguments: argparse.Namespace) -> int:
 
         print_document({"out": arguments.out, **network_document(network)})
         return 0
-    print(network)
-    print(f"{network.history}\nseed {network.training['seed']}; written to {arguments.out}")
+    about, history = (repr(each).strip("<>") for each in (network, network.history))
+    print_text(f"{about}\n{history}\nseed {network.training['seed']}; written to {arguments.out}")
     if arguments.report is not None:
         print(f"report: {arguments.report}")
     return 0

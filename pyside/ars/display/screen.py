@@ -113,7 +113,8 @@ def print_table(
     missing = [heads[i] for i in _filled(heads, rows) if i not in shown]
     if missing:
         print_text(
-            f"Left out at {console.width} columns: {', '.join(missing)}. A wider terminal or a pipe shows them.", "dim"
+            f"At {console.width} columns there is no room for {', '.join(missing)}: use a wider terminal or a pipe.",
+            "dim",
         )
 
 

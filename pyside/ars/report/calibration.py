@@ -150,7 +150,8 @@ def _coverage(found: Calibration) -> Section:
 def _row(found: Calibration, value: ValueCalibration) -> list[Cell]:
     suspect = value in found.suspects
     shares = [
-        Cell(f"{100 * each.share:.1f}%", each.share, "plain" if each.right else "caution") for each in value.coverage
+        Cell(f"{100 * each.share:.1f}%{'' if each.right else ' !'}", each.share, "plain" if each.right else "caution")
+        for each in value.coverage
     ]
     return [
         Cell(value.name, code=True),

@@ -61,19 +61,19 @@ def chains_page(chains: Chains, truth: Mapping[str, npt.ArrayLike] | None = None
     Page
     """
     assessed = assess(chains)
-    words = [str(word) for word in chains.about.get("simulator", ())]
-    name = Path(words[0]).name if words else "a simulator"
-    trusted = assessed.verdict.trusted
+    simulator = str(chains.about.get("simulator", ""))  # its whole command
+    name = Path(simulator.split()[0]).name if simulator.strip() else "a simulator"
+    trusted, text = assessed.verdict.trusted, assessed.verdict.text
     headline = "The chains have mixed" if trusted else "Do not trust these draws yet"
-    verdict = Verdict("good" if trusted else "bad", headline, assessed.verdict.text)
+    verdict = Verdict("good" if trusted else "bad", headline, text[:1].upper() + text[1:])
     known = {
         label: float(column[0])
         for key, value in (truth or {}).items()
         for label, column in elements(key, np.asarray(value, np.float64)[None])
     }
     rows = assessed.rows
-    sections = [_values(chains, rows, known), _moves(chains), _run(chains, words, command)]
-    about = f"{chains.shape[0]} chains of {chains.shape[1]:,} draws of `{' '.join(words)}`"
+    sections = [_values(chains, rows, known), _moves(chains), _run(chains, simulator, command)]
+    about = f"{chains.shape[0]} chains of {chains.shape[1]:,} draws of `{simulator or name}`"
     return Page.of(f"Markov chains of {name}", about, verdict, sections)
 
 
@@ -132,10 +132,10 @@ def _moves(chains: Chains) -> Section:
     return Section("Moves", [Table("Moves after the warm-up", columns, rows), Text(text)])
 
 
-def _run(chains: Chains, words: list[str], command: str) -> Section:
+def _run(chains: Chains, simulator: str, command: str) -> Section:
     settings: dict[str, Any] = {
         **{name: value for name, value in chains.about.items() if name != "simulator"},
-        "simulator": " ".join(words),
+        "simulator": simulator,
         **versions(),
         "Report made": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }

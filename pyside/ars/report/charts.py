@@ -263,8 +263,10 @@ def _legend(layers: Sequence[Layer], left: float, right: float, top: float) -> t
 
 def _grid(x: _Scale, y: _Scale, *, hide_y: bool) -> Iterator[str]:
     for at, text in zip(x(x.marks).tolist(), x.labels(), strict=True):
+        half = 0.5 * _LETTER * len(text)
+        middle = min(max(at, half), x.end + _RIGHT - half)  # a label at either end stays inside the picture
         yield _segment("tick", None, (at, y.start), (at, y.start + 4.0))
-        yield _text("mark", at, y.start + 16.0, text, "middle")
+        yield _text("mark", middle, y.start + 16.0, text, "middle")
     for at, text in zip(y(y.marks).tolist(), y.labels(), strict=True) if not hide_y else ():
         yield _segment("grid", None, (x.start, at), (x.end, at))
         yield _text("mark", x.start - 6.0, at + 4.0, text, "end")

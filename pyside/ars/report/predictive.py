@@ -43,7 +43,12 @@ def data_section(post: Posterior, given: Given) -> Section | None:
         if drawn is None or drawn.shape[1] != len(data):
             blocks.append(Text(f"`{name}` is not compared: the simulator predicted another number of values."))
             continue
-        blocks.append(_pictures(name, data, drawn, _flat(given.prior, name)))
+        found = _pictures(name, data, drawn, _flat(given.prior, name))
+        last = blocks[-1]
+        if isinstance(found, Charts) and isinstance(last, Charts):  # small pictures stand side by side
+            blocks[-1] = Charts([*last.charts, *found.charts])
+        else:
+            blocks.append(found)
         mine = _rows(name, data, drawn)
         within = [bool(low <= x <= high) for x, low, high in _intervals(data, drawn)]
         inside, known = inside + sum(within), known + len(within)

@@ -152,10 +152,10 @@ def _sites(network: Network) -> Section:
         for site in network.vocabulary
     ]
     observed = ", ".join(
-        f"`{name}` {'x'.join(map(str, shape)) or '1'}" for name, shape in network.observation_shapes.items()
+        f"`{name}` ({' x '.join(map(str, shape)) or '1'})" for name, shape in network.observation_shapes.items()
     )
     text = "The prior proposes every latent that is not listed."
-    blocks: list[Block] = [Text(f"Observations: {observed}.")] if observed else []
+    blocks: list[Block] = [Text(f"Observations, with their shapes: {observed}.")] if observed else []
     return Section("Sites", [*blocks, Text(text), Table("Latents that the network knows", columns, rows)])
 
 

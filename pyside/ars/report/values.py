@@ -24,6 +24,7 @@ from ars.report.page import (
     Tabs,
     Text,
     estimate_cell,
+    minus,
     number_cell,
 )
 from ars.results.bins import bin_edges, densities
@@ -81,7 +82,7 @@ class _Shown:
         prior, truth = self._prior.get(key), self._truth.get(value.name)
         svg = posterior_chart(value.name, self._values[key], self._log_weights, prior, truth)
         low, _, high = (each.value for each in value.quantiles)
-        return Chart(f"`{value.name}`", svg, f"{value.mean:.4g}, 90% interval {low:.4g} to {high:.4g}")
+        return Chart(f"`{value.name}`", svg, minus(f"{value.mean:.4g}, 90% interval {low:.4g} to {high:.4g}"))
 
     def _table(self, values: Sequence[ValueDiagnostics]) -> Table:
         with_prior = any((value.kind, value.name) in self._prior for value in values)

@@ -63,7 +63,7 @@ def weights_section(post: Posterior, assessed: RunDiagnostics) -> Section | None
 def _facts(usual: WeightingDiagnostics, traces: int) -> list[Fact]:
     k, limit = usual.pareto_k, usual.pareto_k_threshold
     unknown = math.isnan(k)
-    shown = "unknown" if unknown else "no tail" if k == -math.inf else f"{k:.2f}"
+    shown = "unknown" if unknown else "no tail" if k == -math.inf else minus(f"{k:.2f}")
     note = usual.pareto_k_reason or f"below {limit:.2f} is good"
     error = usual.log_evidence_error
     return [

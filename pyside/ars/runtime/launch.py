@@ -67,7 +67,10 @@ def resolve_command(command: Sequence[str], env: Mapping[str, str], cwd: str | N
         if not os.path.exists(path):
             raise LaunchError(f"{name}: this link leads nowhere")
         if not os.access(path, os.X_OK):
-            raise LaunchError(f"{name}: this file is not executable; try chmod +x {name}")
+            raise LaunchError(
+                f"{name}: this file is not executable; try chmod +x {name}, or compile it first if it is source code "
+                "(ars compile)"
+            )
         return [path, *command[1:]]
     if found := shutil.which(name, path=env.get("PATH")):
         return [os.path.abspath(found), *command[1:]]

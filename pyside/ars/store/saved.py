@@ -56,9 +56,9 @@ _P = TypeVar("_P", bound="Posterior")
 def check_netcdf() -> None:
     """Raises ImportError unless .nc files can be written and read here."""
     if not any(importlib.util.find_spec(name) for name in ("netCDF4", "h5netcdf")):
-        raise ImportError("a .nc file needs netCDF4 or h5netcdf: pip install h5netcdf, or use .npz")
+        raise ImportError("a .nc file needs netCDF4 or h5netcdf: pip install 'libars[arviz]', or use .npz")
     if not importlib.util.find_spec("xarray"):
-        raise ImportError("a .nc file needs xarray: pip install libars[arviz], or use .npz")
+        raise ImportError("a .nc file needs xarray: pip install 'libars[arviz]', or use .npz")
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
