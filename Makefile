@@ -53,7 +53,8 @@ demo: install
 results: install
 	$(VENV)/bin/ars reproduce all --full --out results --publish docs/results $(RESULTS_ARGS)
 
-# Packages, executables and stages are kept in build-generators/: an interrupted run goes on. GENERATORS_ARGS='pythia --quick' runs less.
+# Packages, executables and stages are kept in build-generators/: an interrupted run goes on. GENERATORS_ARGS='pythia --quick' runs
+# less, and leaves docs/ alone.
 generators: install
 	$(VENV)/bin/python -m ars_lab.generators --out build-generators --publish docs $(GENERATORS_ARGS)
 

@@ -264,7 +264,11 @@ ARS_API const char *ars_version(void);
  * whole state of the loop; stack frames play no part. Several handles may have the same name. Loops of all kinds may be nested;
  * each ends before the one around it. In a recursive function every activation needs a handle of its own: one handle for two
  * nested entries is an error, reported when the outer one ends. The rules at the top apply: call ars_loop_accept or
- * ars_loop_abandon before every way out of the loop. */
+ * ars_loop_abandon before every way out of the loop.
+ *
+ * One mistake cannot be detected: leave a loop by return, exception or longjmp, and begin it again later in the trace with the
+ * same handle. That looks like a retry, and what was drawn in between is discarded with the last try. So give a handle no more
+ * life than its loop needs, where you can: a local one is found out. In C++, call abandon() where you catch the exception. */
 typedef struct ars_loop {
     const char *name; /* the rest is private */
     unsigned ready;

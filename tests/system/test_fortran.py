@@ -16,6 +16,7 @@ from test_abandoned import PROPOSALS, Y, distance, truth
 from test_reject import assert_same_traces
 
 import ars
+from ars.cli import main
 
 FORTRAN = shutil.which("gfortran")
 pytestmark = [
@@ -127,3 +128,32 @@ def test_a_handle_without_a_name_is_named(
     sim = started(ars.Simulator([str(compiled(tmp_path / "wrong.f90"))], workers=1))
     with sim, pytest.raises(ars.TraceFailure, match="ars_loop_try was given a handle that was never initialised"):
         sim.posterior({}, 3, seed=1)
+
+
+def test_ars_compile_makes_the_module_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of sources with modules of their own, in a folder with a space, and with libars inside."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "my cache"))
+    source = tmp_path / "my sources" / "capped.f90"
+    source.parent.mkdir()
+    shutil.copyfile(ROOT / "csim" / "capped_fortran.f90", source)
+    monkeypatch.chdir(source.parent)
+    for made, static in ((tmp_path / "a b", []), (tmp_path / "static", ["--static"])):
+        assert main(["compile", *static, source.name, "-o", str(made)]) == 0
+        with ars.Simulator([str(made)], workers=1) as simulator:
+            assert "y" in simulator.prior(20, seed=1).observations
+    (library,) = (tmp_path / "my cache" / "ars" / "fortran").glob("*/libars_fortran.a")
+    assert (library.parent / "ars.mod").is_file()
+    assert not (source.parent / "ars.mod").exists()
+
+
+def test_ars_compile_shows_why_the_module_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (compiler := tmp_path / "my_fc").write_text("#!/bin/sh\necho no licence >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("FC", str(compiler))
+    assert main(["compile", "sim.f90"]) != 0
+    said = capsys.readouterr().err
+    assert "the Fortran module cannot be compiled" in said and "no licence" in said
+    assert not list((tmp_path / "cache" / "ars" / "fortran").iterdir())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 import scipy.stats
 
+from ars.checks import run
 from ars.checks.policy import Rule, is_unnamed, propose_policy
 from ars.checks.statistics import kolmogorov, same_distribution, uniform
 from ars.checks.tries import places
@@ -63,3 +67,17 @@ def test_a_policy_never_matches_what_matters() -> None:
     rules = propose_policy(matters)
     assert {rule.pattern for rule in rules} == {"f#2", "g"}
     assert not any(rule.pattern in "model#1>f#1" for rule in rules)
+
+
+@pytest.mark.parametrize(("entries", "blamed"), [(0, "the time"), (3, "A continuation of a loop")])
+def test_continuations_are_blamed_only_where_there_are_some(
+    entries: int, blamed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third run differs, as that of a program may which reads the clock."""
+    plain, elsewhere, again = (
+        cast(Any, SimpleNamespace(columns=SimpleNamespace(loops=[0] * entries))) for _ in range(3)
+    )
+    monkeypatch.setattr(run, "difference", lambda _, other: "1 of 9 traces differ" if other is again else "")
+    finding = run._replays(plain, elsewhere, again)
+    assert finding.verdict == "broken" and blamed in finding.text
+    assert ("with continuations" in finding.text) == (entries > 0)

@@ -31,7 +31,8 @@ def method(label: str, log_evidence: float, *, failures: int = 0, ess: float = 4
 def result(**changes: Method) -> Result:
     methods = {"ars": method("ARS", -10.0), "prior_in_loops": method("prior in loops", -10.1)}
     methods |= {"chains": method("MCMC", math.nan)} | changes
-    checks = study.agreement(*methods.values(), pythia.generator(), 200.0)
+    checks = study.completeness(methods["ars"])
+    checks += study.agreement(*methods.values(), pythia.generator(), 200.0)
     truth = {"energy": 53.0, "x": 0.01, "y": -0.02}
     data = {"calorimeter": np.arange(72.0)}
     loop = Loop("tau decay", 5000, 2.4, 0.45, 0.003, 0.31, 0.002, "M=2, R=2", "rewind")
@@ -89,6 +90,19 @@ def test_the_page_has_tables_and_pictures_and_is_renewed(tmp_path: Path) -> None
     for picture in ("detector", "posterior"):
         assert f"(figures/generators-pythia-{picture}.png)" in text
         assert (tmp_path / f"figures/generators-pythia-{picture}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_quick_run_leaves_the_published_page_alone(
+    quick: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(driver, "study", lambda *_, **__: result())
+    monkeypatch.setattr(driver, "need_torch", lambda: None)
+    (tmp_path / "docs").mkdir()
+    words = ["pythia", "--out", str(tmp_path / "out"), "--publish", str(tmp_path / "docs")]
+    assert driver.main([*words, *(["--quick"] if quick else [])]) == 0
+    assert [(tmp_path / folder / "generators.md").exists() for folder in ("out", "docs")] == [quick, not quick]
 
 
 def test_other_parts_of_the_page_stay(tmp_path: Path) -> None:

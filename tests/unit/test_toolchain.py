@@ -12,6 +12,7 @@ import ars
 from ars.cli import main
 from ars.toolchain import flags
 from ars.toolchain.compiler import command_for, output_of
+from ars.toolchain.fortran import module_for
 
 LIBS = flags.libs()
 
@@ -52,13 +53,24 @@ def words(text: str) -> list[str]:
         ("a.cpp -include x.c h.c", "c++ -O2 -g FLAGS a.cpp -include x.c -x c h.c -x none -o a LIBS"),
         ("-x c++ sim.inc", "c++ -O2 -g FLAGS -x c++ sim.inc -x none -o sim LIBS"),
         ("-xc++ sim.c", "c++ -O2 -g FLAGS -xc++ sim.c -x none -o sim LIBS"),
-        ("-x f95 sim.inc -x none a.o", "cc -O2 -g FLAGS -x f95 sim.inc -x none a.o -x none -o sim LIBS"),
+        ("-x f95 sim.inc -x none a.o", "gfortran -O2 -g FLAGS -x f95 sim.inc -x none a.o -x none -o sim LIBS"),
+        ("-x ada sim.inc -x none a.o", "cc -O2 -g FLAGS -x ada sim.inc -x none a.o -x none -o sim LIBS"),
+        ("sim.f90 h.c", "gfortran -O2 -g FLAGS sim.f90 h.c -o sim LIBS"),
+        ("h.cpp SIM.F", "gfortran -O2 -g FLAGS h.cpp SIM.F -o h LIBS -lstdc++"),
         ("@more", "cc -O2 -g FLAGS @more LIBS"),
         ("'my sim.c' -DTEXT='a b'", "cc -O2 -g FLAGS 'my sim.c' -DTEXT='a b' -o 'my sim' LIBS"),
     ],
 )
 def test_the_command(arguments: str, command: str, machine: Callable[..., dict[str, str]]) -> None:
-    assert command_for(shlex.split(arguments), env=machine("cc", "c++")) == words(command)
+    assert command_for(shlex.split(arguments), env=machine("cc", "c++", "gfortran")) == words(command)
+
+
+def test_a_program_in_fortran_gets_the_module(machine: Callable[..., dict[str, str]], tmp_path: Path) -> None:
+    env, module = machine("fc", FC="fc -q", FFLAGS="-O1"), tmp_path / "m"
+    expected = words(f"fc -q -g -O1 FLAGS -I{module} a.f90 -o a {module}/libars_fortran.a LIBS")
+    assert command_for(["a.f90"], env=env, module=module) == expected
+    assert command_for(["-c", "a.f90"], env=env, module=module) == words(f"fc -q -g -O1 FLAGS -I{module} -c a.f90")
+    assert module_for(["a.c", "b.cpp"], env) is None
 
 
 def test_variables_are_honoured(machine: Callable[..., dict[str, str]]) -> None:
@@ -104,6 +116,7 @@ def test_the_name_of_what_is_written() -> None:
         ),
         ("sim.cpp", {}, r"there is no C\+\+ compiler: .*apt-get install g\+\+.*set CXX to its path"),
         ("sim.c", {"CC": "icc -fast"}, "CC=icc -fast: there is no program icc. Set CC to a C compiler, or unset it"),
+        ("sim.f90", {}, "there is no Fortran compiler: gfortran is not on the PATH. Install.*set FC to its path"),
         ("-Wall -o sim", {"CC": "true"}, r"name at least one source \(\.c, .*\.cpp.*\) or object file"),
         ("sim.c -o", {}, "-o needs a value"),
         ("sim.c", {"CC": "cc 'x"}, "CC=cc 'x: no closing quotation"),

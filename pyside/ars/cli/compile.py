@@ -1,4 +1,4 @@
-"""``ars compile``: a C or C++ compiler, with the flags for libars."""
+"""``ars compile``: a C, C++ or Fortran compiler, with the flags for libars."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 from ars.cli.options import UsageError
 
-HELP = "Compile a C or C++ simulator and link it to libars."
+HELP = "Compile a C, C++ or Fortran simulator and link it to libars."
 
 _USAGE = "ars compile [-v] [--static] SOURCE ... [-o FILE] [argument of the compiler ...]"
 _EPILOG = """\
@@ -17,11 +17,12 @@ Sources and all other arguments go to the compiler, in the order given.
 
   ars compile sim.c                                    writes ./sim
   ars compile -v -O3 -Wall sim.cpp helper.c -lgsl -o sim
+  ars compile sim.f90                                  finds the module of `use ars`
 
-The compiler is $CC for C and $CXX for C++ (default: the first of cc, gcc, clang or of c++, g++, clang++ on the PATH).
-CPPFLAGS, CFLAGS, CXXFLAGS and LDFLAGS are used as well. -O2 and -g are added unless you choose an optimisation level or
-a debug format. Without -o, the program is named after the first source. With -c, nothing is linked. The exit code is
-the compiler's.
+The compiler is $CC for C, $CXX for C++ and $FC for Fortran (default: the first of cc, gcc, clang, of c++, g++, clang++,
+or gfortran on the PATH). CPPFLAGS, CFLAGS, CXXFLAGS, FFLAGS and LDFLAGS are used as well. -O2 and -g are added unless
+you choose an optimisation level or a debug format. Without -o, the program is named after the first source. With -c,
+nothing is linked. The exit code is the compiler's.
 
 The program finds libars.so in this Python installation, without LD_LIBRARY_PATH. A program made with --static contains
 libars and can be copied to other machines. Compile simulators again when you upgrade libars."""
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ars.errors import CompileError
     from ars.toolchain.compiler import command_for
+    from ars.toolchain.fortran import module_for
 
     words = [word for word in arguments.words if word != "--"]
     if any(word in ("-h", "--help") for word in words):
@@ -51,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     words = [word for word in words if word not in ours]
     if not words:
         raise UsageError(f"name a source file: {_USAGE}")
-    command = command_for(words, static="--static" in ours)
+    command = command_for(words, static="--static" in ours, module=module_for(words))
     if arguments.verbose or "-v" in ours:
         print(shlex.join(command), file=sys.stderr, flush=True)
     sys.stdout.flush()

@@ -13,7 +13,19 @@ from typing import Final, NamedTuple
 from ars.errors import CompileError
 from ars.toolchain.flags import cflags, libs
 
-__all__ = ["LANGUAGES", "Language", "command_for", "compiled_quietly", "output_of"]
+__all__ = [
+    "CXX",
+    "FORTRAN",
+    "LANGUAGES",
+    "LIBRARY",
+    "C",
+    "Language",
+    "command_for",
+    "compiled_quietly",
+    "compiler_of",
+    "output_of",
+    "uses",
+]
 
 
 class Language(NamedTuple):
@@ -38,8 +50,18 @@ CXX: Final = Language(
     ("c++", "g++", "clang++"),
     "g++",
 )
-LANGUAGES: Final = (C, CXX)
+FORTRAN: Final = Language(
+    "Fortran",
+    (".f90", ".F90", ".f95", ".F95", ".f03", ".F03", ".f08", ".F08", ".f", ".F", ".for", ".FOR", ".ftn"),
+    "f95",
+    "FC",
+    "FFLAGS",
+    ("gfortran",),
+    "gfortran",
+)
+LANGUAGES: Final = (C, CXX, FORTRAN)
 
+LIBRARY: Final = "libars_fortran.a"  # beside ars.mod, in the folder of the module
 _OBJECTS: Final = (".o", ".a", ".so", ".obj", ".lo")
 _NO_LINK: Final = ("-c", "-S", "-E", "-M", "-MM", "-fsyntax-only")
 # Options whose value is the next word, which is then no source.
@@ -112,7 +134,7 @@ def _split(variable: str, env: Mapping[str, str]) -> list[str]:
 
 
 def compiler_of(language: Language, env: Mapping[str, str]) -> list[str]:
-    """The words of the compiler's name: those of $CC or $CXX, else the first compiler on the PATH."""
+    """The words of the compiler's name: those of $CC, $CXX or $FC, else the first compiler on the PATH."""
     variable = language.variable
     if words := _split(variable, env):
         if shutil.which(words[0], path=env.get("PATH")) is None:
@@ -125,8 +147,9 @@ def compiler_of(language: Language, env: Mapping[str, str]) -> list[str]:
         if shutil.which(name, path=env.get("PATH")):
             return [name]
     *others, last = language.compilers
+    missing = f"{', '.join(others)} and {last} are" if others else f"{last} is"
     raise CompileError(
-        f"there is no {language.name} compiler: {', '.join(others)} and {last} are not on the PATH. Install one "
+        f"there is no {language.name} compiler: {missing} not on the PATH. Install one "
         f"(Debian and Ubuntu: apt-get install {language.package} libc6-dev), or set {language.variable} to its path"
     )
 
@@ -153,7 +176,23 @@ def output_of(arguments: Sequence[str]) -> str | None:
     return Path(named[0]).stem if named else None
 
 
-def command_for(arguments: Sequence[str], *, static: bool = False, env: Mapping[str, str] | None = None) -> list[str]:
+def uses(language: Language, arguments: Sequence[str]) -> bool:
+    """Whether a source among the arguments of a compiler is in this language."""
+    return language in _understand(arguments).languages
+
+
+def _linker_language(languages: frozenset[Language]) -> Language:
+    """Whose compiler takes all sources: that of Fortran compiles C and C++ too, that of C++ compiles C."""
+    return next((each for each in (FORTRAN, CXX) if each in languages), C)
+
+
+def command_for(
+    arguments: Sequence[str],
+    *,
+    static: bool = False,
+    env: Mapping[str, str] | None = None,
+    module: Path | None = None,
+) -> list[str]:
     """The complete command line that compiles and links a simulator.
 
     Parameters
@@ -164,7 +203,9 @@ def command_for(arguments: Sequence[str], *, static: bool = False, env: Mapping[
     static : bool, optional
         Make libars part of the program instead of using ``libars.so`` (default: False).
     env : mapping, optional
-        CC, CXX, CPPFLAGS, CFLAGS, CXXFLAGS, LDFLAGS and PATH (default: those of the process).
+        CC, CXX, FC, CPPFLAGS, CFLAGS, CXXFLAGS, FFLAGS, LDFLAGS and PATH (default: those of the process).
+    module : Path, optional
+        Folder of the Fortran module and its library, for sources in Fortran; ``module_for`` makes it (default: none).
 
     Returns
     -------
@@ -181,12 +222,13 @@ def command_for(arguments: Sequence[str], *, static: bool = False, env: Mapping[
     if not words.sources and not words.objects:
         known = ", ".join(suffix for language in LANGUAGES for suffix in language.suffixes)
         raise CompileError(f"name at least one source ({known}) or object file (.o, .a)")
-    language = CXX if CXX in words.languages else C
+    language = _linker_language(words.languages)
     flags = _flags_of(language, env)
     given = [*flags, *arguments]
     defaults = [each for each in _DEFAULTS if not any(word.startswith(each[:2]) for word in given)]
-    mixed = len(words.languages) > 1 and not words.selected
+    mixed = language is CXX and C in words.languages and not words.selected
     command = [*compiler_of(language, env), *defaults, *flags, *cflags()]
+    command += [f"-I{module}"] if module is not None else []
     command += _split("LDFLAGS", env) if words.links else []
     command += _without_mixing(arguments) if mixed else arguments
     if words.selected:
@@ -194,7 +236,9 @@ def command_for(arguments: Sequence[str], *, static: bool = False, env: Mapping[
     if words.links:
         output = output_of(arguments)
         command += ["-o", output] if output is not None and words.output is None else []
+        command += [str(module / LIBRARY)] if module is not None else []
         command += libs(static=static)
+        command += ["-lstdc++"] if language is FORTRAN and CXX in words.languages else []
     return command
 
 

@@ -14,15 +14,15 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import ars
 from ars.errors import CompileError
 from ars.installed import get_include, needed
-from ars.toolchain.compiler import LANGUAGES, command_for, compiled_quietly
+from ars.toolchain.compiler import CXX, C, command_for, compiled_quietly
 
-__all__ = ["cache_folder", "copy_sources", "example", "source_of", "sources"]
+__all__ = ["cache_folder", "copy_sources", "example", "source_of", "sources", "user_cache"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +33,8 @@ _KEPT_FOR = 30 * 24 * 3600.0  # seconds without use
 
 
 def sources() -> dict[str, Path]:
-    """The source file of every example, by the example's name."""
-    suffixes = {suffix for language in LANGUAGES for suffix in language.suffixes}
+    """The source file of every example in C and C++, by the example's name."""
+    suffixes = {suffix for language in (C, CXX) for suffix in language.suffixes}
     found = sorted(needed("examples").iterdir())
     return {path.stem: path for path in found if path.suffix in suffixes}
 
@@ -47,10 +47,15 @@ def source_of(name: str) -> Path:
     return known[name]
 
 
+def user_cache(env: Mapping[str, str] | None = None) -> Path:
+    """The folder of what is made once and kept: ~/.cache/ars, or in $XDG_CACHE_HOME."""
+    given = (os.environ if env is None else env).get("XDG_CACHE_HOME", "")
+    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "ars"
+
+
 def cache_folder() -> Path:
     """Where executables are kept: ~/.cache/ars/examples, or in $XDG_CACHE_HOME."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "ars" / "examples"
+    return user_cache() / "examples"
 
 
 def example(name: str) -> Path:

@@ -87,7 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="Exit code: 1 if a check failed, 3 if a package cannot be had.",
     )
     parser.add_argument("name", nargs="?", default="all", choices=[*GENERATORS, "all"], help="generator (default: all)")
-    parser.add_argument("--quick", action="store_true", help="small networks and few traces: shows that it works")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="small networks and few traces: shows that it works, compares no numbers, and leaves --publish alone",
+    )
     parser.add_argument(
         "--out",
         type=Path,
@@ -117,7 +121,8 @@ def _one(generator: Generator, given: argparse.Namespace) -> int:
     except Unavailable as error:
         teller.say(f"not run: {error}")
         return _UNAVAILABLE
-    page = publish(generator, result, given.publish or given.out, quick=given.quick)
+    to = given.out if given.quick or given.publish is None else given.publish
+    page = publish(generator, result, to, quick=given.quick)
     for check in result.checks:
         teller.say(f"{'ok    ' if check.kept else 'FAILED'} {check.promise}: {check.numbers}")
     teller.say(f"wrote {page}")

@@ -250,7 +250,6 @@ def generator() -> Generator:
             traces_prior=300,
             steps=20,
             chains=4,
-            ess=1.0,
             budget=ars.Budget(M=1, R=1),
         ),
         draw=draw,

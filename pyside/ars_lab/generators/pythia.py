@@ -295,7 +295,6 @@ def generator() -> Generator:
             traces_prior=200,
             steps=20,
             chains=4,
-            ess=1.0,
             budget=ars.Budget(M=1, R=1),
         ),
         draw=draw,
