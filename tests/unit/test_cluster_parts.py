@@ -14,6 +14,7 @@ import pytest
 import ars
 from ars._native import RunFlag
 from ars.progress import NoProgress
+from ars.runtime import launch, started_files
 from ars.runtime.recorder import Recorder
 from ars.runtime.setup import Setup
 from ars.wire import Listed, RunConfig
@@ -173,6 +174,27 @@ def test_an_executable_is_read_again_only_if_it_changed(tmp_path: Path, monkeypa
     file.unlink()
     with pytest.raises(ars.LaunchError, match="no such file"):
         executable.digest()
+
+
+def test_an_executable_that_goes_while_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "sim"
+    file.write_bytes(b"one")
+    file.chmod(0o755)
+    found = started_files.resolve_command
+
+    def removed_then(*arguments: Any) -> list[str]:
+        command = found(*arguments)
+        file.unlink()
+        return command
+
+    monkeypatch.setattr(started_files, "resolve_command", removed_then)
+    with pytest.raises(ars.LaunchError, match="there is no such file"):
+        Executable(Setup((str(file),))).digest()
+    file.write_bytes(b"one")
+    file.chmod(0o755)
+    monkeypatch.setattr(launch, "resolve_command", removed_then)
+    with pytest.raises(ars.LaunchError, match="there is no such file any more"):
+        launch.Family([str(file)])
 
 
 def test_a_network_that_is_not_the_one_that_was_sent() -> None:

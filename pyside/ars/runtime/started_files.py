@@ -27,8 +27,16 @@ class Executable:
 
     def digest(self) -> str:
         """SHA-256 of its content. Raises LaunchError or OSError if there is none that can be started."""
+        try:
+            return self._digest_of(self._path())
+        except FileNotFoundError:  # it has gone in between
+            return self._digest_of(self._path())
+
+    def _path(self) -> str:
         setup = self._setup
-        path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
+        return resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
+
+    def _digest_of(self, path: str) -> str:
         with open(path, "rb") as file:
             about = os.fstat(file.fileno())
             # ctime: a file that was copied over keeps its inode, and may get its size and time of before
