@@ -32,7 +32,7 @@ from ars.cluster.certificates import make_certificates  # noqa: E402
 from ars.cluster.fleet import Fleet  # noqa: E402
 from ars.cluster.tasks import SentNetwork  # noqa: E402
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 WORKERS = 2
 KILLS = os.environ.get("ARS_CLUSTER") == "all"
@@ -206,9 +206,16 @@ def test_a_folder_on_the_client_is_resumed(client: Any, nested: list[str], tmp_p
     part = ars.cluster.posterior(client, nested, DATA, 300, **options)
     whole = ars.cluster.posterior(client, nested, DATA, 600, **options)
     assert whole.stats["traces_resumed"] == len(part)
+    folder = {"resume": options.pop("resume")}
+    first = ars.cluster.posterior(client, nested, DATA, 100, **options)
+    del options["workers"]
     with ars.Simulator(nested, workers=2) as simulator:
-        here = simulator.posterior(DATA, 600, **{k: v for k, v in options.items() if k not in ("workers", "resume")})
+        here = simulator.posterior(DATA, 600, **options)
+        longer = simulator.posterior(DATA, 650, **options, **folder)  # one machine goes on with the cluster's folder
+        rest = simulator.posterior(DATA, 500, first_trace=100, **options)
     assert_same(whole, here)
+    assert longer.stats["traces_resumed"] == 600
+    assert_same(ars.Posterior.concat([first, rest]), here)  # a part of either kind
 
 
 def test_a_recording(client: Any, nested: list[str], tmp_path: Path) -> None:
@@ -280,6 +287,7 @@ class When:
 
 def test_ctrl_c_keeps_the_traces_and_the_workers(client: Any, nested: list[str]) -> None:
     """Tasks of seconds are in the middle of their work by then. What ends them must not end the workers."""
+    resized(client, WORKERS)
     pids = client.run(os.getpid)
 
     def press() -> None:
@@ -303,6 +311,7 @@ def test_one_worker_that_does_not_fit_is_named_and_nothing_is_lost(
 ) -> None:
     """The executable is replaced, or removed, on one of two workers in the middle of a run. The run is so long that it
     cannot end before that worker has had another task, however slow it is to start."""
+    resized(client, WORKERS)  # one that was lost in an earlier test may be on its way back
     workers = list(client.nthreads())
     for folder, worker in zip(("good", "bad"), workers, strict=True):
         (tmp_path / folder).mkdir()

@@ -8,7 +8,6 @@ that of one machine.
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import threading
 import time
@@ -28,7 +27,7 @@ from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
 from ars.proposers import Proposer
 from ars.runtime.recorder import Recorder
 from ars.runtime.setup import Setup
-from ars.runtime.started_files import Executable
+from ars.runtime.started_files import Executable, StartedFiles
 from ars.store.site_numbers import SiteNumbers, renumber
 from ars.wire import RunConfig
 
@@ -46,7 +45,7 @@ _PAUSE: Final = 2.0  # seconds between two of them
 class _Files:
     """What ``Runs`` asks of the files that the processes were started from."""
 
-    build = ""  # a digest of the executable, once a worker has said it
+    build = ""  # a digest of the code that runs, once a worker has said it
 
 
 class Fleet:
@@ -135,12 +134,7 @@ class Fleet:
                 f"{self.setup.command[0]} is not on this machine, so resume= cannot tell whether the workers still "
                 "have the same one: copy the executable to the client too"
             )
-        words = self.setup.command
-        return {
-            "command": [os.path.basename(words[0]), *words[1:]],
-            "executable": self.executable,
-            "files": {},
-        }
+        return StartedFiles(self.setup).identity_on_disk()  # so that one machine can go on with it, and the other way
 
     @contextlib.contextmanager
     def only_as(self, identity: Mapping[str, Any]) -> Iterator[None]:  # noqa: ARG002
@@ -198,7 +192,7 @@ class Fleet:
     def _take(self, outcome: Outcome, proposer: Proposer, recorder: Recorder) -> None:
         """Hands on what a task brought."""
         self.executable = self.executable or outcome.executable
-        self.files.build = self.executable
+        self.files.build = self.files.build or outcome.build
         self._sites.adopt(outcome.sites)
         remember(proposer, outcome.asked)
         numbers = SiteNumbers()

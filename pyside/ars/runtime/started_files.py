@@ -130,3 +130,10 @@ class StartedFiles:
                 "they must be readable, and must stay as they are during a run"
             )
         return _hashed(self._files)
+
+    def identity_on_disk(self) -> dict[str, Any]:
+        """The same of a simulator that is started elsewhere from copies of these files."""
+        try:
+            return _hashed(self._now())
+        except OSError as error:
+            raise StorageError(f"{self._setup.command[0]} cannot be read: {error}") from error
