@@ -231,6 +231,7 @@ def test_a_dry_run_prints_the_script_and_submits_nothing(slurm: Slurm, capsys: p
         (["--at-least", "3"], "--at-least 3 is more than --nodes 2"),
         (["--processes", "3"], "processes=3 is more than cores=2"),
         (["--memory", "64"], "memory=64 bytes is too little for a node: give a unit"),
+        (["--scheduler-file", "/no/such/folder/x.json"], "/no/such/folder/x.json: its folder does not exist"),
         (["--tls-ca", "ca.pem"], "needs all of --tls-ca, --tls-cert and --tls-key"),
     ],
 )

@@ -21,9 +21,11 @@ from ars.wire import Listed, RunConfig
 
 pytest.importorskip("distributed", reason="needs the extra cluster")
 from distributed import KilledWorker
+from distributed.comm import CommClosedError
 
 from ars.cluster import flight, tasks
 from ars.cluster.chunks import Chunks, Piece
+from ars.cluster.fleet import Fleet
 from ars.cluster.tasks import Executable, SentNetwork
 
 
@@ -128,6 +130,26 @@ def test_lost_tasks_are_noted_although_the_run_then_fails(monkeypatch: pytest.Mo
     with pytest.raises(ars.HostLostError, match="20 tasks were lost in a row"):
         list(flight.Flight(Nowhere(), left, None, None).outcomes(None))  # type: ignore[arg-type]
     assert recorder.restarts > 20 and {each.kind for each in recorder.incidents} == {"lost_host"}
+
+
+def test_a_scheduler_that_is_lost_in_mid_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_: object) -> None:
+        raise CommClosedError("Stream is closed")
+
+    def gather(_: object) -> None:
+        closed(None)
+
+    monkeypatch.setattr(flight, "wait", lambda *_, **__: None)
+    monkeypatch.setattr(Doomed, "result", closed)
+    scheduler = SimpleNamespace(address="tcp://10.0.0.9:8786")
+    client: Any = SimpleNamespace(scheduler=scheduler, gather=gather, nthreads=lambda: {"tcp://10.0.0.1:1": 1})
+    fleet = Fleet(client, Setup(("sim",)))
+    monkeypatch.setattr(fleet, "submit", lambda *_: Doomed())
+    left = Chunks([Piece(Recorder(100, "raise", NoProgress()), RunConfig(1, 100, RunFlag.PROPOSE_PRIOR))])
+    with pytest.raises(ars.HostLostError, match=r"the scheduler at tcp://10.0.0.9:8786 does not answer any more"):
+        list(flight.Flight(fleet, left, None, None).outcomes(None))
+    with pytest.raises(ars.HostLostError, match=r"the scheduler at tcp://10.0.0.9:8786 does not answer any more"):
+        fleet.gather(len, [], None)
 
 
 def test_a_task_of_a_run_that_is_over_does_not_end_its_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from distributed import Client, Future, KilledWorker
 from distributed.client import FutureCancelledError, FuturesCancelledError
+from distributed.comm import CommClosedError
 
 from ars.cluster.chunks import Chunks, Piece
 from ars.cluster.flight import Flight
@@ -225,9 +226,8 @@ class Fleet:
         """One task each for ``function(task, network)``, all at once; Ctrl-C gives them up."""
         futures = [self._client.submit(function, task, network, pure=False) for task in tasks]
         try:
-            return list(self._client.gather(futures))
-        except (KilledWorker, FutureCancelledError, FuturesCancelledError) as error:
-            raise HostLostError(f"a worker was lost again and again: {error}") from error
+            with self._losses_named():
+                return list(self._client.gather(futures))
         finally:
             self.give_up([each for each in futures if not each.done()])
 
@@ -240,9 +240,10 @@ class Fleet:
         self.ready()
         sent = None if network is None else SentNetwork.of(network)
         there = None if sent is None else self.send(sent)
-        yield from infer_on_workers(
-            self._client, self.name, self.executable, left, sent, there, dict(options), weighting
-        )
+        with self._losses_named():
+            yield from infer_on_workers(
+                self._client, self.name, self.executable, left, sent, there, dict(options), weighting
+            )
 
     # ---- the cluster -------------------------------------------------------------------------------------------------
 
@@ -251,10 +252,23 @@ class Fleet:
         try:
             threads = self._client.nthreads()
         except (OSError, TimeoutError) as error:
-            raise HostLostError(
-                f"the scheduler at {self._address} does not answer any more ({error}); .partial holds what had finished"
-            ) from error
+            raise self.gone(error) from error
         return len(threads), sum(threads.values())
+
+    @contextlib.contextmanager
+    def _losses_named(self) -> Iterator[None]:
+        """In the block, lost workers and a lost scheduler become errors of ours."""
+        try:
+            yield
+        except (KilledWorker, FutureCancelledError, FuturesCancelledError) as error:
+            raise HostLostError(f"a worker was lost again and again: {error}") from error
+        except CommClosedError as error:
+            raise self.gone(error) from error
+
+    def gone(self, error: Exception) -> HostLostError:
+        """The error that there is no connection to the scheduler any more."""
+        text = f"the scheduler at {self._address} does not answer any more ({error}); .partial holds what had finished"
+        return HostLostError(text)
 
     def give_up(self, futures: Sequence[Future]) -> None:
         """Cancels tasks. A cluster that is gone has none."""
