@@ -333,7 +333,7 @@ def test_one_worker_that_does_not_fit_is_named_and_nothing_is_lost(
     with pytest.raises(ars.ArsError, match=wrong) as caught:
         ars.cluster.prior(client, ["./sim"], 1_000_000, seed=1, workers=2, progress=spoiled)
     assert spoiled.happened and f"worker {workers[1]}" in str(caught.value)
-    partial = caught.value.partial
+    partial: Any = caught.value.partial
     assert partial is not None and 200 <= len(partial) < 1_000_000
     kept = partial.columns.traces["trace"].astype(np.int64)
     kept = kept[kept < 5000]  # the others took the same way
