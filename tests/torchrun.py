@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 __all__ = ["LIMIT", "finished", "started"]
 
-LIMIT = 270.0  # seconds: a guard against hanging, nothing else
+LIMIT = 540.0  # seconds: a guard against hanging, nothing else
 
 
 def started(words: Sequence[str], ranks: int = 2, extra: Mapping[str, str] | None = None) -> subprocess.Popen[str]:

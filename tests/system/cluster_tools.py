@@ -12,7 +12,7 @@ DATA = {"y": 0.7}  # for csim/nested
 
 def gone(left: Callable[[], dict[int, str]]) -> bool:
     """Whether these processes disappear in time."""
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + 60.0
     while time.monotonic() < deadline:
         if not left():
             return True

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -21,16 +22,17 @@ from cluster_tools import DATA, gone
 from same_traces import assert_same
 
 import ars
-from ars.cli import main
+from ars.cli import dask_words, main
 from ars.columns import take
 from ars.runtime.leftovers import remove_stale
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
 import ars.cluster  # noqa: E402
+from ars.cluster.certificates import make_certificates  # noqa: E402
 from ars.cluster.fleet import Fleet  # noqa: E402
 from ars.cluster.tasks import SentNetwork  # noqa: E402
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 WORKERS = 2
 KILLS = os.environ.get("ARS_CLUSTER") == "all"
@@ -70,7 +72,7 @@ def network(csim: Callable[[str], str]) -> Any:
 def resized(client: Any, workers: int) -> None:
     """Waits until the cluster has so many workers."""
     client.cluster.scale(workers)
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + 120.0
     while len(client.nthreads()) != workers:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -204,9 +206,16 @@ def test_a_folder_on_the_client_is_resumed(client: Any, nested: list[str], tmp_p
     part = ars.cluster.posterior(client, nested, DATA, 300, **options)
     whole = ars.cluster.posterior(client, nested, DATA, 600, **options)
     assert whole.stats["traces_resumed"] == len(part)
+    folder = {"resume": options.pop("resume")}
+    first = ars.cluster.posterior(client, nested, DATA, 100, **options)
+    del options["workers"]
     with ars.Simulator(nested, workers=2) as simulator:
-        here = simulator.posterior(DATA, 600, **{k: v for k, v in options.items() if k not in ("workers", "resume")})
+        here = simulator.posterior(DATA, 600, **options)
+        longer = simulator.posterior(DATA, 650, **options, **folder)  # one machine goes on with the cluster's folder
+        rest = simulator.posterior(DATA, 500, first_trace=100, **options)
     assert_same(whole, here)
+    assert longer.stats["traces_resumed"] == 600
+    assert_same(ars.Posterior.concat([first, rest]), here)  # a part of either kind
 
 
 def test_a_recording(client: Any, nested: list[str], tmp_path: Path) -> None:
@@ -278,6 +287,7 @@ class When:
 
 def test_ctrl_c_keeps_the_traces_and_the_workers(client: Any, nested: list[str]) -> None:
     """Tasks of seconds are in the middle of their work by then. What ends them must not end the workers."""
+    resized(client, WORKERS)
     pids = client.run(os.getpid)
 
     def press() -> None:
@@ -299,7 +309,9 @@ def test_one_worker_that_does_not_fit_is_named_and_nothing_is_lost(
     monkeypatch: pytest.MonkeyPatch,
     wrong: str,
 ) -> None:
-    """The executable is replaced, or removed, on one of two workers in the middle of a run."""
+    """The executable is replaced, or removed, on one of two workers in the middle of a run. The run is so long that it
+    cannot end before that worker has had another task, however slow it is to start."""
+    resized(client, WORKERS)  # one that was lost in an earlier test may be on its way back
     workers = list(client.nthreads())
     for folder, worker in zip(("good", "bad"), workers, strict=True):
         (tmp_path / folder).mkdir()
@@ -319,14 +331,16 @@ def test_one_worker_that_does_not_fit_is_named_and_nothing_is_lost(
 
     spoiled = When(200, spoil)
     with pytest.raises(ars.ArsError, match=wrong) as caught:
-        ars.cluster.prior(client, ["./sim"], 6000, seed=1, workers=2, progress=spoiled)
+        ars.cluster.prior(client, ["./sim"], 1_000_000, seed=1, workers=2, progress=spoiled)
     assert spoiled.happened and f"worker {workers[1]}" in str(caught.value)
-    partial = caught.value.partial
-    assert partial is not None and 200 <= len(partial) < 6000
+    partial: Any = caught.value.partial
+    assert partial is not None and 200 <= len(partial) < 1_000_000
     kept = partial.columns.traces["trace"].astype(np.int64)
+    kept = kept[kept < 5000]  # the others took the same way
     with ars.Simulator(nested, workers=2) as simulator:
-        whole = simulator.prior(int(kept.max()) + 1, seed=1)
-    assert_same(partial, SimpleNamespace(columns=take(whole.columns, kept), sites=whole.sites))
+        whole = simulator.prior(5000, seed=1)
+    first = SimpleNamespace(columns=take(partial.columns, np.arange(len(kept))), sites=partial.sites)
+    assert_same(first, SimpleNamespace(columns=take(whole.columns, kept), sites=whole.sites))
 
 
 def test_a_module_that_workers_do_not_have_is_named(client: Any, nested: list[str], tmp_path: Path) -> None:
@@ -352,6 +366,21 @@ def test_a_cluster_without_workers_is_not_waited_for(nested: list[str]) -> None:
         pytest.raises(ars.LaunchError, match=r"has no workers after 1 s"),
     ):
         ars.cluster.prior(lonely, nested, 10, startup_timeout=1)
+
+
+@pytest.mark.parametrize("scheme", ["", "tls://"])
+def test_a_listener_that_is_no_scheduler(
+    nested: list[str], scheme: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It accepts connections, and says nothing. Dask by itself would wait forever."""
+    monkeypatch.setattr(dask_words, "_CONNECT_WITHIN", 0.5)
+    monkeypatch.setattr(dask_words, "_GREET_WITHIN", 0.5)
+    files = make_certificates(tmp_path / "tls")
+    tls = ["--tls-ca", str(files.ca), "--tls-cert", str(files.cert), "--tls-key", str(files.key)] if scheme else []
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"{scheme}127.0.0.1:{mute.getsockname()[1]}"
+        assert main(["infer", *nested, "--observe", "y=1", "--dask", address, *tls]) == 1
+    assert "no scheduler answers there, or it refuses us" in capsys.readouterr().err
 
 
 # ---- calibration -----------------------------------------------------------------------------------------------------

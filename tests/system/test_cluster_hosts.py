@@ -19,7 +19,7 @@ import ars
 pytest.importorskip("distributed", reason="needs the extra cluster")
 from ars.cluster.certificates import Certificates, make_certificates
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PORT = 8786
 DASK = [sys.executable, "-m"]
@@ -92,7 +92,7 @@ def test_three_hosts_with_tls(
     (tmp_path / "driver.py").write_text(DRIVER)
     words = [sys.executable, str(tmp_path / "driver.py"), address, nested, str(tmp_path / "post.nc"), *map(str, ours)]
     member = hosts[SCHEDULER].command(words)
-    done = subprocess.run(member, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(member, capture_output=True, text=True, check=False, timeout=480)
     assert done.returncode == 0, done.stderr
     worked = json.loads(done.stdout)
     assert {name.split(":")[1].strip("/") for name in worked} == {hosts[i].address for i in WORKERS}
@@ -120,7 +120,7 @@ def test_three_hosts_with_tls(
         )
         for name, words in tries.items()
     }
-    ended = {name: (*process.communicate(timeout=240), process.returncode) for name, process in started.items()}
+    ended = {name: (*process.communicate(timeout=480), process.returncode) for name, process in started.items()}
     out, said, code = ended.pop("ours")
     assert code == 0 and "effective traces" in out, said
     for name, (out, said, code) in ended.items():

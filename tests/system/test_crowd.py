@@ -18,7 +18,7 @@ import ars
 from ars.errors import ArsError, LaunchError
 from ars.runtime.launch import find_host
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(360)
 
 DATA = {"y": 0.7}
 PROPOSALS: dict[str, Any] = {"b": lambda t: ars.Normal(0.4 * t["a"], 1.1)}

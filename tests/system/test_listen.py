@@ -80,7 +80,7 @@ class Waiting:
         return self.started[-1]
 
     def end(self) -> tuple[int, str]:
-        out, err = self.process.communicate(timeout=120)
+        out, err = self.process.communicate(timeout=300)
         self.err += err.decode()
         return self.process.returncode, out.decode()
 
@@ -192,7 +192,7 @@ def test_a_lost_controller_is_told_of_where_the_simulator_runs(waiting: Callable
     assert "ars-host: lost_controller: the controller ended, or the connection to it," in said
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_train_gives_what_it_gives_here(
     waiting: Callable[..., Waiting], csim: Callable[[str], str], tmp_path: Path
 ) -> None:

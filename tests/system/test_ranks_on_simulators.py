@@ -20,7 +20,7 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 import rank_scripts
 
-pytestmark = [pytest.mark.usefixtures("one_torch_thread"), pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("one_torch_thread"), pytest.mark.timeout(600), pytest.mark.slow]
 
 TINY = ("--lstm-dim", "8", "--batch-size", "50", "--workers", "1", "--seed", "1", "--held-out", "64")
 

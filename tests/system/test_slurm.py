@@ -25,7 +25,7 @@ pytest.importorskip("distributed", reason="needs the extra cluster")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     # Not imported here: it replaces the handler of Ctrl-C, for every other test of this process too.
     pytest.mark.skipif(find_spec("dask_jobqueue") is None, reason="needs the extra slurm"),
 ]
@@ -81,7 +81,7 @@ def test_a_command_runs_on_two_nodes_and_nothing_is_left(
     nested, out = csim("nested"), tmp_path / "post.nc"
     words = [ARS, "cluster", "slurm", "--nodes", "2", "--at-least", "2", *NODE, "--account", "physics"]
     command = [ARS, "infer", nested, *INFER, "--out", str(out)]
-    done = subprocess.run([*words, "--", *command], capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run([*words, "--", *command], capture_output=True, text=True, check=False, timeout=480)
     assert done.returncode == 0, done.stderr
     assert "scheduler tls://" in done.stderr and "2 of 2 nodes: ready" in done.stderr
     assert "effective traces" in done.stdout and "nodes" not in done.stdout  # the command's own
@@ -115,7 +115,7 @@ def test_it_stays_until_ctrl_c(
         assert "effective traces" in capsys.readouterr().out
     finally:
         cluster.send_signal(signal.SIGINT)
-        _, said = cluster.communicate(timeout=120)
+        _, said = cluster.communicate(timeout=300)
     assert cluster.returncode == 0, said
     assert not file.exists()
     assert len(slurm.scripts()) == 1
@@ -144,7 +144,7 @@ def test_a_signal_while_jobs_wait(slurm: Slurm) -> None:
                 break
     finally:
         cluster.terminate()
-        cluster.communicate(timeout=120)
+        cluster.communicate(timeout=300)
     assert cluster.returncode == 128 + signal.SIGTERM
     assert len(slurm.scripts()) == 1 and not list(slurm.state.glob("*.json"))
 
@@ -189,7 +189,7 @@ def test_the_import_leaves_ctrl_c_alone() -> None:
     """dask_jobqueue replaces its handler when it is imported."""
     code = "import signal, ars.cluster.slurm; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
     fresh = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {code}"
-    subprocess.run([sys.executable, "-c", fresh], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", fresh], check=True, timeout=300)
 
 
 def test_a_dry_run_prints_the_script_and_submits_nothing(slurm: Slurm, capsys: pytest.CaptureFixture[str]) -> None:
@@ -231,6 +231,7 @@ def test_a_dry_run_prints_the_script_and_submits_nothing(slurm: Slurm, capsys: p
         (["--at-least", "3"], "--at-least 3 is more than --nodes 2"),
         (["--processes", "3"], "processes=3 is more than cores=2"),
         (["--memory", "64"], "memory=64 bytes is too little for a node: give a unit"),
+        (["--scheduler-file", "/no/such/folder/x.json"], "/no/such/folder/x.json: its folder does not exist"),
         (["--tls-ca", "ca.pem"], "needs all of --tls-ca, --tls-cert and --tls-key"),
     ],
 )

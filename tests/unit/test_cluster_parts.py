@@ -14,15 +14,18 @@ import pytest
 import ars
 from ars._native import RunFlag
 from ars.progress import NoProgress
+from ars.runtime import launch, started_files
 from ars.runtime.recorder import Recorder
 from ars.runtime.setup import Setup
 from ars.wire import Listed, RunConfig
 
 pytest.importorskip("distributed", reason="needs the extra cluster")
 from distributed import KilledWorker
+from distributed.comm import CommClosedError
 
 from ars.cluster import flight, tasks
 from ars.cluster.chunks import Chunks, Piece
+from ars.cluster.fleet import Fleet
 from ars.cluster.tasks import Executable, SentNetwork
 
 
@@ -129,6 +132,26 @@ def test_lost_tasks_are_noted_although_the_run_then_fails(monkeypatch: pytest.Mo
     assert recorder.restarts > 20 and {each.kind for each in recorder.incidents} == {"lost_host"}
 
 
+def test_a_scheduler_that_is_lost_in_mid_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_: object) -> None:
+        raise CommClosedError("Stream is closed")
+
+    def gather(_: object) -> None:
+        closed(None)
+
+    monkeypatch.setattr(flight, "wait", lambda *_, **__: None)
+    monkeypatch.setattr(Doomed, "result", closed)
+    scheduler = SimpleNamespace(address="tcp://10.0.0.9:8786")
+    client: Any = SimpleNamespace(scheduler=scheduler, gather=gather, nthreads=lambda: {"tcp://10.0.0.1:1": 1})
+    fleet = Fleet(client, Setup(("sim",)))
+    monkeypatch.setattr(fleet, "submit", lambda *_: Doomed())
+    left = Chunks([Piece(Recorder(100, "raise", NoProgress()), RunConfig(1, 100, RunFlag.PROPOSE_PRIOR))])
+    with pytest.raises(ars.HostLostError, match=r"the scheduler at tcp://10.0.0.9:8786 does not answer any more"):
+        list(flight.Flight(fleet, left, None, None).outcomes(None))
+    with pytest.raises(ars.HostLostError, match=r"the scheduler at tcp://10.0.0.9:8786 does not answer any more"):
+        fleet.gather(len, [], None)
+
+
 def test_a_task_of_a_run_that_is_over_does_not_end_its_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """RunInterrupted is a KeyboardInterrupt, which would end the worker's event loop."""
 
@@ -173,6 +196,27 @@ def test_an_executable_is_read_again_only_if_it_changed(tmp_path: Path, monkeypa
     file.unlink()
     with pytest.raises(ars.LaunchError, match="no such file"):
         executable.digest()
+
+
+def test_an_executable_that_goes_while_it_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "sim"
+    file.write_bytes(b"one")
+    file.chmod(0o755)
+    found = started_files.resolve_command
+
+    def removed_then(*arguments: Any) -> list[str]:
+        command = found(*arguments)
+        file.unlink()
+        return command
+
+    monkeypatch.setattr(started_files, "resolve_command", removed_then)
+    with pytest.raises(ars.LaunchError, match="there is no such file"):
+        Executable(Setup((str(file),))).digest()
+    file.write_bytes(b"one")
+    file.chmod(0o755)
+    monkeypatch.setattr(launch, "resolve_command", removed_then)
+    with pytest.raises(ars.LaunchError, match="there is no such file any more"):
+        launch.Family([str(file)])
 
 
 def test_a_network_that_is_not_the_one_that_was_sent() -> None:

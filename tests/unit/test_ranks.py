@@ -19,7 +19,7 @@ from rank_programs import Outcome, alone  # noqa: E402
 from ars.network.checkpoint import load_training  # noqa: E402
 from ars.network.train.share import Share  # noqa: E402
 
-pytestmark = [pytest.mark.usefixtures("one_torch_thread"), pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.usefixtures("one_torch_thread"), pytest.mark.timeout(600), pytest.mark.slow]
 
 PROGRAM = rank_programs.__file__
 Both = tuple[Outcome, Outcome]

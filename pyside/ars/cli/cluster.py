@@ -155,6 +155,8 @@ def _options(arguments: argparse.Namespace) -> SlurmOptions:
 
     if arguments.at_least > arguments.nodes:
         raise UsageError(f"--at-least {arguments.at_least} is more than --nodes {arguments.nodes}")
+    if arguments.scheduler_file is not None and not arguments.scheduler_file.absolute().parent.is_dir():
+        raise UsageError(f"--scheduler-file {arguments.scheduler_file}: its folder does not exist")
     files = tls_files(arguments)
     if files is not None and arguments.no_tls:
         raise UsageError("--no-tls or certificates, not both")

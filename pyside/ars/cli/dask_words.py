@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ars.cli.options import UsageError, check_simulator, limits, open_simulator
 from ars.errors import LaunchError
 
 if TYPE_CHECKING:
     from distributed import Client
+    from distributed.security import Security
 
     from ars.simulator import Simulator
 
 __all__ = ["add_dask", "add_tls", "check_place", "connected", "on_cluster", "simulator_of", "tls_files"]
 
 _CONNECT_WITHIN: Final = 15.0  # seconds
+_GREET_WITHIN: Final = 5.0  # seconds more for the first words of a scheduler
 _VARIABLE: Final = "ARS_DASK"
 _TLS: Final = ("tls_ca", "tls_cert", "tls_key")
 
@@ -91,10 +94,28 @@ def _from_file(path: Path) -> tuple[str, tuple[Path, Path, Path] | None]:
         raise LaunchError(f"--dask {path}: this is no scheduler file ({error!r})") from error
 
 
+def _greet(address: str, security: Security) -> None:
+    """Raises an OSError unless a Dask scheduler answers in time. ``Client`` would wait forever for a mute server."""
+    from distributed.comm import connect
+
+    async def greet() -> None:
+        comm = await connect(address, timeout=_CONNECT_WITHIN, **security.get_connection_args("client"))
+        comm.abort()
+
+    async def greet_in_time() -> None:
+        try:
+            await asyncio.wait_for(greet(), _CONNECT_WITHIN + _GREET_WITHIN)
+        except TimeoutError as error:
+            raise OSError("something listens there, but it does not answer as a scheduler does") from error
+
+    asyncio.run(greet_in_time())
+
+
 @contextlib.contextmanager
 def connected(arguments: argparse.Namespace) -> Iterator[Client]:
     """A client of the cluster, for a while."""
     from distributed import Client
+    from distributed.security import Security
 
     from ars.cluster.certificates import Certificates
 
@@ -104,9 +125,10 @@ def connected(arguments: argparse.Namespace) -> Iterator[Client]:
     if given.endswith(".json") or os.path.isfile(given):
         address, named = _from_file(Path(given))
         files = files or named
-    options: dict[str, Any] = {} if files is None else {"security": Certificates(*files).checked().security()}
+    security = Security() if files is None else Certificates(*files).checked().security()
     try:
-        client = Client(address, timeout=_CONNECT_WITHIN, **options)
+        _greet(address, security)
+        client = Client(address, timeout=_CONNECT_WITHIN, security=security)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise LaunchError(
             f"--dask {given}: no scheduler answers there, or it refuses us ({error}). Give the address that dask "

@@ -8,7 +8,6 @@ that of one machine.
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from distributed import Client, Future, KilledWorker
 from distributed.client import FutureCancelledError, FuturesCancelledError
+from distributed.comm import CommClosedError
 
 from ars.cluster.chunks import Chunks, Piece
 from ars.cluster.flight import Flight
@@ -28,7 +28,7 @@ from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
 from ars.proposers import Proposer
 from ars.runtime.recorder import Recorder
 from ars.runtime.setup import Setup
-from ars.runtime.started_files import Executable
+from ars.runtime.started_files import Executable, StartedFiles
 from ars.store.site_numbers import SiteNumbers, renumber
 from ars.wire import RunConfig
 
@@ -46,7 +46,7 @@ _PAUSE: Final = 2.0  # seconds between two of them
 class _Files:
     """What ``Runs`` asks of the files that the processes were started from."""
 
-    build = ""  # a digest of the executable, once a worker has said it
+    build = ""  # a digest of the code that runs, once a worker has said it
 
 
 class Fleet:
@@ -135,12 +135,7 @@ class Fleet:
                 f"{self.setup.command[0]} is not on this machine, so resume= cannot tell whether the workers still "
                 "have the same one: copy the executable to the client too"
             )
-        words = self.setup.command
-        return {
-            "command": [os.path.basename(words[0]), *words[1:]],
-            "executable": self.executable,
-            "files": {},
-        }
+        return StartedFiles(self.setup).identity_on_disk()  # so that one machine can go on with it, and the other way
 
     @contextlib.contextmanager
     def only_as(self, identity: Mapping[str, Any]) -> Iterator[None]:  # noqa: ARG002
@@ -198,7 +193,7 @@ class Fleet:
     def _take(self, outcome: Outcome, proposer: Proposer, recorder: Recorder) -> None:
         """Hands on what a task brought."""
         self.executable = self.executable or outcome.executable
-        self.files.build = self.executable
+        self.files.build = self.files.build or outcome.build
         self._sites.adopt(outcome.sites)
         remember(proposer, outcome.asked)
         numbers = SiteNumbers()
@@ -231,9 +226,8 @@ class Fleet:
         """One task each for ``function(task, network)``, all at once; Ctrl-C gives them up."""
         futures = [self._client.submit(function, task, network, pure=False) for task in tasks]
         try:
-            return list(self._client.gather(futures))
-        except (KilledWorker, FutureCancelledError, FuturesCancelledError) as error:
-            raise HostLostError(f"a worker was lost again and again: {error}") from error
+            with self._losses_named():
+                return list(self._client.gather(futures))
         finally:
             self.give_up([each for each in futures if not each.done()])
 
@@ -246,9 +240,10 @@ class Fleet:
         self.ready()
         sent = None if network is None else SentNetwork.of(network)
         there = None if sent is None else self.send(sent)
-        yield from infer_on_workers(
-            self._client, self.name, self.executable, left, sent, there, dict(options), weighting
-        )
+        with self._losses_named():
+            yield from infer_on_workers(
+                self._client, self.name, self.executable, left, sent, there, dict(options), weighting
+            )
 
     # ---- the cluster -------------------------------------------------------------------------------------------------
 
@@ -257,11 +252,23 @@ class Fleet:
         try:
             threads = self._client.nthreads()
         except (OSError, TimeoutError) as error:
-            raise HostLostError(
-                f"the scheduler at {self._address} does not answer any more ({error}); "
-                ".partial holds the finished traces"
-            ) from error
+            raise self.gone(error) from error
         return len(threads), sum(threads.values())
+
+    @contextlib.contextmanager
+    def _losses_named(self) -> Iterator[None]:
+        """In the block, lost workers and a lost scheduler become errors of ours."""
+        try:
+            yield
+        except (KilledWorker, FutureCancelledError, FuturesCancelledError) as error:
+            raise HostLostError(f"a worker was lost again and again: {error}") from error
+        except CommClosedError as error:
+            raise self.gone(error) from error
+
+    def gone(self, error: Exception) -> HostLostError:
+        """The error that there is no connection to the scheduler any more."""
+        text = f"the scheduler at {self._address} does not answer any more ({error}); .partial holds the finished traces"
+        return HostLostError(text)
 
     def give_up(self, futures: Sequence[Future]) -> None:
         """Cancels tasks. A cluster that is gone has none."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from distributed import Future, KilledWorker, wait
 from distributed.client import FutureCancelledError, FuturesCancelledError
+from distributed.comm import CommClosedError
 
 from ars.cluster.chunks import Chunks, Piece
 from ars.cluster.tasks import Outcome, Refused
@@ -101,6 +102,8 @@ class Flight:
         except (KilledWorker, FutureCancelledError) as error:
             self._again(piece, f"a worker was lost with a task of {piece.config.n_traces:,} traces ({error})")
             return None
+        except CommClosedError as error:
+            raise self._fleet.gone(error) from error
         except Exception as error:  # it did not come to our code there, e.g. if a module of the user's is missing
             raise ArsError(
                 f"a worker could not begin its task: {type(error).__name__}: {error}. Workers need the same packages "

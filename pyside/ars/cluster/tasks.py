@@ -140,6 +140,7 @@ class Outcome(NamedTuple):
     incidents: list[Failure]
     seconds: float
     executable: str  # digest
+    build: str  # digest of the code that ran, as on one machine; "": not known
 
 
 class Refused(NamedTuple):
@@ -276,6 +277,7 @@ def _run(task: Task, network: SentNetwork | None, plugin: Simulators, processes:
         list(recorder.incidents),
         time.monotonic() - begin,
         plugin.executable,
+        processes.files.build,
     )
 
 

@@ -335,6 +335,8 @@ def _start(
             ) from error
         if error.errno == errno.ENOENT and os.path.exists(argv[0]) and (cwd is None or os.path.isdir(cwd)):
             raise LaunchError(f"{name}: the interpreter or loader that it names does not exist") from error
+        if error.errno == errno.ENOENT and not os.path.lexists(argv[0]):
+            raise LaunchError(f"{name}: there is no such file any more ({argv[0]})") from error
         raise LaunchError(f"{name}: could not be started: {error.strerror or error}") from error
 
 

@@ -27,8 +27,16 @@ class Executable:
 
     def digest(self) -> str:
         """SHA-256 of its content. Raises LaunchError or OSError if there is none that can be started."""
+        try:
+            return self._digest_of(self._path())
+        except FileNotFoundError:  # it has gone in between
+            return self._digest_of(self._path())
+
+    def _path(self) -> str:
         setup = self._setup
-        path = resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
+        return resolve_command(setup.command, {**os.environ, **setup.env}, setup.cwd)[0]
+
+    def _digest_of(self, path: str) -> str:
         with open(path, "rb") as file:
             about = os.fstat(file.fileno())
             # ctime: a file that was copied over keeps its inode, and may get its size and time of before
@@ -122,3 +130,10 @@ class StartedFiles:
                 "they must be readable, and must stay as they are during a run"
             )
         return _hashed(self._files)
+
+    def identity_on_disk(self) -> dict[str, Any]:
+        """The same of a simulator that is started elsewhere from copies of these files."""
+        try:
+            return _hashed(self._now())
+        except OSError as error:
+            raise StorageError(f"{self._setup.command[0]} cannot be read: {error}") from error
