@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import time
 import warnings
@@ -42,7 +41,6 @@ _PROBE: Final = 1000  # prior traces from which a network learns which latents a
 _LISTED: Final = 10_000  # numbers of an observation that are written into a header
 _MOST_THREADS: Final = 1024
 
-_log = logging.getLogger(__name__)
 
 _Data = Mapping[str, npt.NDArray[np.float64]]
 
@@ -125,7 +123,7 @@ def _run(
     _warn(outcome, from_prior)
     if outcome.network is None:
         if out is not None:
-            _log.warning("%s was not written: the prior itself proposes", out)
+            _warn_of_no_file(out)
         return None
     about = _about(outcome, start, data, config, in_loops, time.monotonic() - began)
     network = Network(outcome.network, start.history, start.simulator or simulator.command, start.training | about)
@@ -199,6 +197,13 @@ def _warn(outcome: Outcome, from_prior: bool) -> None:
             f"no round was better than the start, so {start}; the best round has {outcome.refined.ess_share:.2g} on "
             "fresh traces. More traces per round may help"
         )
+    warnings.warn(text, RefinementWarning, stacklevel=outside())
+
+
+def _warn_of_no_file(out: str | os.PathLike[str]) -> None:
+    """Says that nothing was written, and that a file with this name is something else."""
+    there = f"; {out} is an older file, left as it was" if Path(out).exists() else ""
+    text = f"there is no refined network to write: the prior itself proposes, so {out} was not written{there}"
     warnings.warn(text, RefinementWarning, stacklevel=outside())
 
 
