@@ -239,6 +239,13 @@ def test_a_full_disk_is_named(
     assert _same(refined, network.refine(sim, case.observed, config=config, threads=1))
     with pytest.raises(ars.StorageError, match="cannot be written"):
         network.refine(sim, case.observed, config=config, out=tmp_path / "missing" / "net.safetensors")
+    with monkeypatch.context() as patch:  # at the very end, the network is not lost
+        patch.setattr(os, "replace", full)
+        with pytest.raises(
+            ars.StorageError, match=r"the disk is full.*; \.partial holds the refined network"
+        ) as caught:
+            network.refine(sim, case.observed, config=config, threads=1, out=tmp_path / "network-00.safetensors")
+    assert isinstance(caught.value.partial, ars.Network) and _same(caught.value.partial, refined)
 
 
 # ---- what goes wrong -------------------------------------------------------------------------------------------------

@@ -128,7 +128,12 @@ def _run(
     about = _about(outcome, start, data, config, in_loops, time.monotonic() - began)
     network = Network(outcome.network, start.history, start.simulator or simulator.command, start.training | about)
     if out is not None:
-        network.save(out)
+        try:
+            network.save(out)
+        except StorageError as error:
+            lost = StorageError(f"{error}; .partial holds the refined network")
+            lost.partial = network
+            raise lost from error
     return network
 
 
