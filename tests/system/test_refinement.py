@@ -190,7 +190,10 @@ def test_an_interrupted_refinement_goes_on(
     network: ars.Network,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    from ars.cli import main
+
     case, sim = CASES["truncated_normal-b"], simulator("truncated_normal", "b")
     whole = network.refine(sim, case.observed, config=QUICK, threads=1)
     fit, calls = Learner.fit, 0
@@ -207,6 +210,16 @@ def test_an_interrupted_refinement_goes_on(
         with pytest.raises(ars.RunInterrupted, match=r"interrupted in round 2 of 2; .* keeps the finished") as caught:
             network.refine(sim, case.observed, config=QUICK, threads=1, resume=tmp_path / "kept")
     assert caught.value.partial is None  # what a network was trained on is no posterior
+    net = tmp_path / "net.safetensors"
+    network.save(net)
+    calls = 1
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "fit", interrupted)
+        words = ["--refine", "--network", str(net), "--observe", "y=0.1", "--refine-traces", "200", "--quiet"]
+        assert main(["infer", *sim.command, *words, "--resume", str(tmp_path / "cli")]) == 130
+    kept = tmp_path / "cli" / "refinement"
+    said = f"ars infer: the refinement was interrupted in round 1 of 12; {kept} keeps the finished rounds. Run the same"
+    assert said in capsys.readouterr().err
     calls = 2
     monkeypatch.setattr(Learner, "fit", interrupted)
     resumed = network.refine(sim, case.observed, config=QUICK, threads=1, resume=tmp_path / "kept")

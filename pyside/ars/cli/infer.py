@@ -288,6 +288,9 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
     from ars.cli.show import document
 
     partial = cast("Posterior | None", interrupt.partial)
+    if partial is None and str(interrupt).startswith("the refinement"):  # no trace of the run that is reported
+        print(f"ars infer: {interrupt}", file=sys.stderr)
+        return 130
     done, asked = len(partial) if partial else 0, f"{_at_most(arguments)}{arguments.traces:,}"
     print(f"ars infer: interrupted after {done:,} of {asked} traces", file=sys.stderr)
     if partial is not None and len(partial):

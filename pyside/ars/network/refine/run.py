@@ -214,7 +214,7 @@ def _warn_of_no_file(out: str | os.PathLike[str]) -> None:
 
 def _interrupted(number: int, config: RefineConfig, resume: str | os.PathLike[str] | None) -> RunInterrupted:
     """Without ``partial``: traces that a network was trained on are no posterior."""
-    on = "" if resume is None else f"; {resume} keeps the finished rounds, and the same call goes on with them"
+    on = "" if resume is None else f"; {resume} keeps the finished rounds. Run the same again to go on with them"
     return RunInterrupted(f"the refinement was interrupted in round {number} of {config.rounds}{on}")
 
 
@@ -258,7 +258,10 @@ class _Shown:
         name = "the start" if report.round == 0 else f"round {report.round} of {self._config.rounds}"
         if isinstance(self._shown, StreamProgress):
             self._shown.line(f"{name}: {self._said}")
-        self._note("training")
+        if report.round < self._config.rounds:
+            self._note("training")
+        elif isinstance(self._shown, StreamProgress):
+            self._shown.note("comparing the best round with the start")
         self._shown.update(self._before, self._total)
 
     def training(self, step: int, steps: int) -> None:
