@@ -737,6 +737,35 @@ def _day(state: Floats, transmission: Floats, recovery: Floats, reporting: Float
 # ---- all ----------------------------------------------------------------------------------------------------------
 
 
+# ---- the evidence alone ---------------------------------------------------------------------------------------------
+
+
+def capped_evidence(y: float, cap: int = 4) -> float:
+    """Of csim/capped.c: a Normal around the beam until it exceeds 0.5, or after ``cap`` tries an Exponential."""
+    edge, noise, rate = 0.5, 0.5, 2.0
+    beam, w = panels(np.linspace(-8, 8, 17).tolist())
+    missed = normal_cdf(edge, beam, 1)
+    z_mean, z_std = (beam * noise**2 + y) / (1 + noise**2), noise / math.hypot(1, noise)  # given y, without the edge
+    hit = normal_pdf(y, beam, math.hypot(1, noise)) * (1 - normal_cdf(edge, z_mean, z_std))
+    other = rate * math.exp(-rate * y + (rate * noise) ** 2 / 2) * normal_cdf(y - rate * noise**2, 0, noise)
+    tries = sum((missed**i for i in range(cap)), np.zeros_like(beam))
+    return float(np.sum(w * normal_pdf(beam, 0, 1) * (hit * tries + missed**cap * other)))
+
+
+def evidences() -> dict[str, tuple[tuple[str, ...], dict[str, float | list[float]], float]]:
+    """Command, data and evidence by name: of each simulator and data of ``cases()``, and of those without a Case."""
+    found: dict[tuple[Any, ...], Case] = {}
+    for case in cases():
+        found.setdefault((case.command, repr(case.observed)), case)
+    twins = {"marsaglia_in_place": marsaglia(), "nested_by_handle": nested()}
+    return {
+        **{case.name: (case.command, case.observed, case.evidence) for case in found.values()},
+        **{name: ((name,), case.observed, case.evidence) for name, case in twins.items()},
+        "capped-4": (("capped", "4"), {"y": 1.2}, capped_evidence(1.2)),
+        "sir-2": (("sir", "2", "40"), {"cases": [5.0, 6.0]}, sir((5, 6), 40).evidence),
+    }
+
+
 def cases() -> list[Case]:
     return [
         gaussian(),

@@ -14,12 +14,13 @@ is off by more than three standard errors, or more than one seed in ten.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ import ars
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT / "tests") not in sys.path:
     sys.path.insert(0, str(ROOT / "tests"))
-from exact import Case, cases  # type: ignore[import-not-found]  # noqa: E402
+from exact import evidences  # type: ignore[import-not-found]  # noqa: E402
 
 CSIM = Path(os.environ.get("ARS_CSIM_DIR", ROOT / "build" / "csim"))
 LIMIT = 3.0  # standard errors
@@ -56,12 +57,19 @@ class Found(NamedTuple):
         return abs(self.distance) < LIMIT and self.off <= max(1, OFTEN * self.seeds)
 
 
-def models() -> dict[str, Case]:
-    """One per simulator and data, by name; the proposals by hand of a case are not used."""
-    found: dict[tuple[Any, ...], Case] = {}
-    for case in cases():
-        found.setdefault((case.command, repr(case.observed)), case)
-    return {case.name: case for case in found.values()}
+class Model(NamedTuple):
+    """A simulator with data whose evidence is known."""
+
+    name: str
+    command: tuple[str, ...]  # the executable in csim and its arguments
+    observed: Mapping[str, float | list[float]]
+    evidence: float
+
+
+@functools.cache
+def models() -> dict[str, Model]:
+    """All of tests/exact.py, by name."""
+    return {name: Model(name, *known) for name, known in evidences().items()}
 
 
 class Run(NamedTuple):
@@ -74,7 +82,7 @@ class Run(NamedTuple):
 
 
 def measure(
-    case: Case,
+    case: Model,
     simulator: ars.Simulator,
     seeds: int,
     *,
@@ -86,7 +94,7 @@ def measure(
 
     Parameters
     ----------
-    case : Case
+    case : Model
         Has the data and the exact evidence.
     simulator : Simulator
         That of the case.
@@ -121,7 +129,7 @@ def measure(
     return Found(case.name, seeds, _distance(reported.tolist(), case), own, off, training, kept)
 
 
-def _one_seed(case: Case, simulator: ars.Simulator, seed: int, traces: int, config: ars.RefineConfig) -> Run:
+def _one_seed(case: Model, simulator: ars.Simulator, seed: int, traces: int, config: ars.RefineConfig) -> Run:
     with _PooledEvidences() as pooled, warnings.catch_warnings():
         warnings.simplefilter("ignore", ars.RefinementWarning)
         post = simulator.posterior(case.observed, traces, adapt=config, seed=seed, budget=ars.Budget(M=4, R=1))
@@ -150,7 +158,7 @@ class Notes:
             out.write(json.dumps([name, seed, traces, *run]) + "\n")
 
 
-def _distance(estimates: Sequence[float], case: Case) -> float:
+def _distance(estimates: Sequence[float], case: Model) -> float:
     error = float(np.std(estimates, ddof=1)) / math.sqrt(len(estimates))
     return float((np.mean(estimates) - case.evidence) / error)
 

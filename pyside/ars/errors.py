@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ars.failures import Failure
     from ars.mcmc.chains import Chains
+    from ars.network.facade import Network
     from ars.posterior import Posterior, Traces
 
 __all__ = [
@@ -51,7 +52,7 @@ class ArsError(Exception):
     ``partial`` holds whatever the run had finished when the error came, or None if there was no run.
     """
 
-    partial: Posterior | Traces | Chains | None = None
+    partial: Posterior | Traces | Chains | Network | None = None
 
 
 class LaunchError(ArsError):
@@ -104,7 +105,8 @@ class NetworkError(ArsError):
 class StorageError(ArsError):
     """A file could not be written, or holds something else than it should.
 
-    ``partial`` holds every finished trace if it was a run that could not keep them.
+    ``partial`` holds every finished trace if it was a run that could not keep them, and the refined network if it was a
+    refinement that could not write it.
     """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -79,13 +80,16 @@ class Family(Protocol):
 class Runs:
     """The runs of one simulator, one at a time.
 
-    ``options`` are those of a command line for the data, the network and the budget of its run: with them, a failure
-    can name the command that repeats it.
+    ``options`` are those of a command line for the data and the budget of its run, and ``network`` is the file of the
+    network that proposes: with them, a failure can name the command that repeats it. ``unsaved``: networks that propose
+    exist only within the present refinement.
     """
 
     def __init__(self, processes: Family) -> None:
         self._processes = processes
         self.options: tuple[str, ...] | None = None
+        self.network: str | os.PathLike[str] | None = None
+        self.unsaved = False
 
     # ---- what they are runs of ---------------------------------------------------------------------------------------
 
@@ -167,7 +171,7 @@ class Runs:
         options: tuple[str, ...] = (),
     ) -> Recorder:
         """Takes in the traces of a run. ``options``: of a command line, to add to those that repeat a failure."""
-        given = None if self.options is None else (*self.options, *options)
+        given = self._words(proposer, options)
         return Recorder(
             config.n_traces,
             on_failure,
@@ -175,8 +179,16 @@ class Runs:
             first=config.first_trace,
             seed=config.seed,
             keeper=kept,
-            advice=replay_of(self._processes.setup, config, given, proposer.asks).advice,
+            advice=replay_of(self._processes.setup, config, given, proposer.asks, unsaved=self.unsaved).advice,
         )
+
+    def _words(self, proposer: Proposer, options: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Options of ``ars replay`` for the data, the proposer and the budget; None if they are not known."""
+        if self.options is None:
+            return None
+        if not proposer.asks:
+            return (*self.options, *options)
+        return None if self.network is None else (*self.options, "--network", os.fspath(self.network), *options)
 
     def work(
         self,

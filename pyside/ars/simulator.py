@@ -416,16 +416,29 @@ class Simulator:
         """
         lease = self._lease()
         data = observed_arrays(observe)
+        adapted = False
         if refine is not False or adapt is not False:
             from ars.adaptation import adapted_network
 
             seed, network = adapted_network(
                 self, data, refine, adapt, network, proposals, seed, in_loops, on_failure, resume, progress, refined_out
             )
+            self._runs.network = None if network is None else refined_out
+            adapted = True
         elif refined_out is not None:
             raise ValueError("refined_out= needs refine= or adapt=, which make the network that it is for")
         asked = PosteriorOptions(
-            data, traces, network, proposals, budget, in_loops, on_failure, first_trace, resume, ask_ahead
+            data,
+            traces,
+            network,
+            proposals,
+            budget,
+            in_loops,
+            on_failure,
+            first_trace,
+            resume,
+            ask_ahead,
+            adapted=adapted,
         )
         shown = make_progress(progress)
         return infer(self._runs, asked, seed, lease, shown, estimates_the_prior=self._estimates_the_prior)

@@ -99,6 +99,15 @@ def _marsaglia(y: float, settings: NetworkSettings) -> Callable[..., tuple[Mappi
     return make
 
 
+def _sir(settings: NetworkSettings) -> Callable[..., tuple[Mapping[str, Any], ars.Network]]:
+    def make(simulator: ars.Simulator, work: Workspace) -> tuple[Mapping[str, Any], ars.Network]:
+        from ars_lab.sir import SHAPES, observation
+
+        return observation(), trained(work, simulator, f"sir-{settings.lstm_dim}", settings, shapes=SHAPES).network
+
+    return make
+
+
 def _normal_evidence(y: float) -> float:
     """The log evidence of Marsaglia's two observations: Normals with a common mean of variance 1, and noise 0.1."""
     noise = 0.01
@@ -116,12 +125,15 @@ def cases(*, quick: bool) -> list[Case]:
     hard = few
     if not quick:
         hard = ars.RefineConfig(traces=40_000, most=2, effective=2000, rounds=7, steps=600, lr=2e-3, aim=0.5)
+    epidemic = NetworkSettings(2_000, 16, batch_size=64) if quick else NetworkSettings(20_000, 128, batch_size=128)
+    series = few if quick else ars.RefineConfig(rounds=4, traces=5000, most=2, effective=500, steps=200, batch_size=128)
     small = few if quick else ars.RefineConfig(traces=5000)
     return [
         Case("Mini-SHERPA 2", "mini_sherpa", (), _mini_sherpa(2, sherpa), -160.0727, usual, particles=2),
         Case("Mini-SHERPA 3", "mini_sherpa", (), _mini_sherpa(3, sherpa), -150.7436, hard, particles=3),
         Case("Marsaglia a", "marsaglia", (), _marsaglia(0.0, polar), _normal_evidence(0.0), small),
         Case("Marsaglia b", "marsaglia", (), _marsaglia(-1.0, polar), _normal_evidence(-1.0), small),
+        Case("SIR", "sir", (), _sir(epidemic), None, series),
         Case("truncated_normal b", "truncated_normal", ("b",), _fixed({"y": -1.0}), -1.4023, small),
         Case("nested", "nested", (), _fixed({"y": 2.0}), -1.5113, small),
     ]

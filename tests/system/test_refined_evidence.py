@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+from tests.system import test_abandoned
 
 import ars
 from ars.config import NetworkConfig
@@ -51,5 +53,35 @@ def test_the_evidence_is_right_after_refinement(
 
 
 def test_every_model_is_known(tool: ModuleType) -> None:
-    """The tool runs whatever exact.py has; those that are tested here must be among them."""
-    assert set(NAMES) < set(tool.models())
+    """The tool runs whatever exact.py has; those that are tested here must be among them. So are all simulators of
+    csim/ but mini_sherpa, whose evidence is not exact, capped_fortran, which has the bits of capped, and benchmarks."""
+    known = tool.models()
+    assert set(NAMES) < set(known)
+    sources = {file.stem for pattern in ("*.c", "*.cpp") for file in (TOOL.parents[1] / "csim").glob(pattern)}
+    assert {model.command[0] for model in known.values()} == sources - {"mini_sherpa", "bench_loop", "bench_draws"}
+    assert known["capped-4"].observed == {"y": test_abandoned.Y}
+    assert known["capped-4"].evidence == pytest.approx(test_abandoned.truth(4).evidence, rel=1e-6)
+
+
+@pytest.mark.parametrize(("reported", "code"), [("fresh", 0), ("training", 1)])
+def test_a_refinement_that_reports_its_training_traces_is_found(
+    reported: str,
+    code: int,
+    tool: ModuleType,
+    csim: Callable[[str], str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With the evidences of 20 seeds that the tool has noted."""
+    del csim  # built
+    exact = tool.models()["nested"].evidence
+    rng, notes = np.random.default_rng(1), tool.Notes(tmp_path / "runs.jsonl")
+    for seed in range(20):
+        fresh, training = (
+            exact * rng.normal(1.0, 0.04),
+            exact * rng.normal(0.8, 0.15),
+        )  # training traces see less
+        found = fresh if reported == "fresh" else training
+        notes.add("nested", seed, 1000, tool.Run(found, 0.04 * exact, training, True))
+    assert tool.main(["--only", "nested", "--notes", str(tmp_path / "runs.jsonl")]) == code
+    assert capsys.readouterr().out.splitlines()[-1].startswith("| nested | 20 | ")

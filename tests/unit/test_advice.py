@@ -102,6 +102,12 @@ def test_a_network_that_was_refined_already() -> None:
     assert "refine=ars.RefineConfig(" in step.python and step.command_line.startswith("--refine-rounds")
 
 
+def test_adapting_that_kept_the_prior_is_not_advised_once_more() -> None:
+    step = first(replace(BAD, proposer="prior", refined=True))
+    assert step.kind == "adapt" and "adapting found nothing better than the prior" in step.reason
+    assert "adapt=ars.RefineConfig(" in step.python and step.command_line.startswith("--refine-rounds")
+
+
 def test_patience_is_the_alternative_where_the_tail_is_light() -> None:
     seen = replace(GOOD, proposer="network", traces=100_000, ess=8.0)
     assert kinds(seen) == ["refine", "traces", "check data", "mcmc"]

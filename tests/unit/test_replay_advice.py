@@ -101,6 +101,14 @@ def test_without_a_command_line_a_call_of_python_is_advised() -> None:
     assert said == f"sim.posterior(..., traces=1, {which}), with the same data, proposals and budget"
 
 
+def test_a_network_of_a_refinement_is_nowhere_else() -> None:
+    config = RunConfig(seed=1, n_traces=1, flags=RunFlag.POSTERIOR, observed={"y": np.array(0.5)})
+    said = replay_of(Setup(("./sim",)), config, None, asks=True, unsaved=True).advice(FAILURE)
+    assert said.startswith("not possible, because the network")
+    said = replay_of(Setup(("./sim",)), config, None, asks=False, unsaved=True).advice(FAILURE)  # the prior proposes
+    assert shlex.split(said)[-3:] == ["--observe", "y=0.5", "./sim"]
+
+
 def test_a_trace_of_the_second_phase_is_run_again_with_the_budget_that_it_had() -> None:
     """A run of one trace would plan another budget, and might not have the continuation that failed."""
     config = RunConfig(

@@ -159,13 +159,14 @@ def run_options(arguments: argparse.Namespace, standard: str = "auto") -> dict[s
 
 def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     """The options of ``add_data`` and ``add_budget`` that were given, as words of a command line for ``ars replay``.
+    The network is not among them.
 
     A budget with a plan is not among them: a trace alone has none. The run adds the budget that its trace had."""
     words: list[str] = []
     for name, value in arguments.observe:
         numbers = value if isinstance(value, list) else [value]
         words += ["--observe", f"{name}={','.join(map(repr, numbers))}"]
-    for name in ("observe_file", "network", "in_loops"):
+    for name in ("observe_file", "in_loops"):
         if getattr(arguments, name) is not None:
             words += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
     if arguments.budget is not None:
@@ -175,14 +176,14 @@ def given_options(arguments: argparse.Namespace) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _replayed_with(arguments: argparse.Namespace) -> tuple[str, ...] | None:
-    """The options with which ``ars replay`` repeats a trace of this command. None: no command does, because the refined
-    network that proposed it is in no file."""
-    if not (arguments.refine or arguments.adapt):
-        return given_options(arguments)
-    if arguments.refined_out is None:
-        return None
-    return given_options(argparse.Namespace(**{**vars(arguments), "network": arguments.refined_out}))
+def _replayed_with(arguments: argparse.Namespace, post: Posterior) -> tuple[str, ...] | None:
+    """The options with which ``ars replay`` repeats a trace of this posterior. None: no command does, because the
+    refined network that proposed it is in no file."""
+    words = given_options(arguments)
+    if not post.run.proposed and arguments.network is None:  # adapting may keep the prior
+        return words
+    network = arguments.refined_out if arguments.refine or arguments.adapt else arguments.network
+    return None if network is None else (*words, "--network", str(network))
 
 
 def _number(text: str) -> float | int:
@@ -289,6 +290,9 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
     from ars.cli.show import document
 
     partial = cast("Posterior | None", interrupt.partial)
+    if partial is None and str(interrupt).startswith("the refinement"):  # no trace of the run that is reported
+        print(f"ars infer: {interrupt}", file=sys.stderr)
+        return 130
     done, asked = len(partial) if partial else 0, f"{_at_most(arguments)}{arguments.traces:,}"
     print(f"ars infer: interrupted after {done:,} of {asked} traces", file=sys.stderr)
     if partial is not None and len(partial):
@@ -296,7 +300,7 @@ def _interrupted(arguments: argparse.Namespace, interrupt: RunInterrupted) -> in
             partial.save(arguments.out)
             print(f"ars infer: the finished traces are in {arguments.out}", file=sys.stderr)
         if arguments.report is not None:
-            write_posterior(partial, Beside(), arguments, _replayed_with(arguments))
+            write_posterior(partial, Beside(), arguments, _replayed_with(arguments, partial))
             print(f"ars infer: their report is {arguments.report}", file=sys.stderr)
         shown = document(partial, partial.diagnostics(), complete=False) if arguments.json else None
         if shown is None:
@@ -340,7 +344,7 @@ def _posterior(arguments: argparse.Namespace, data: dict[str, Any]) -> tuple[Pos
         _check_range(arguments, options)
         options["first_trace"] = arguments.first_trace
     with simulator_of(arguments) as sim:
-        sim._runs.options = _replayed_with(arguments)
+        sim._runs.options, sim._runs.network = given_options(arguments), arguments.network
         try:
             post = sim.posterior(
                 data,
@@ -381,7 +385,7 @@ def _written(post: Posterior, others: Beside, arguments: argparse.Namespace) -> 
         wrong.append(error)
     try:
         if arguments.report is not None:
-            write_posterior(post, others, arguments, _replayed_with(arguments))
+            write_posterior(post, others, arguments, _replayed_with(arguments, post))
     except Exception as error:
         wrong.append(error)
     return wrong[0] if wrong else None

@@ -19,7 +19,8 @@ _AUTO: Final = re.compile(r"\bbudget=(?:ars\.)?Budget\.auto\(([a-z_]+=[^()]*)\)"
 _CALL: Final = re.compile(r"\b(?:sim|simulator|network|post|ars)(?:\.\w+)+\((?:[^()]|\([^()]*\))*\)")
 _ARGUMENT: Final = re.compile(r"""(?<![-\w."'])([a-zA-Z_]+)=("[^"]*"|'[^']*'|True|[0-9][\w,.]*[0-9a-z]|[0-9])?""")
 _FIRST: Final = re.compile(r"\A([a-zA-Z_]+)(?= must | is |: |\[)")
-_PARTIAL: Final = ".partial holds the finished traces; "  # an attribute of the exception, which no command shows
+# An attribute of the exception, which no command shows.
+_PARTIAL: Final = re.compile(r"\.partial holds the finished traces; |; \.partial holds the refined network")
 
 
 class Wording:
@@ -49,7 +50,7 @@ class Wording:
 
     def __call__(self, message: object) -> str:
         """The message with options in place of arguments; calls of Python functions stay as they are."""
-        text = _AUTO.sub(r"\1", str(message).replace(_PARTIAL, ""))
+        text = _AUTO.sub(r"\1", _PARTIAL.sub("", str(message)))
         text = _FIRST.sub(lambda match: self._options.get(match[1], match[1]), text)
         parts, at = [], 0
         for call in _CALL.finditer(text):

@@ -43,6 +43,7 @@ class PosteriorOptions:
     resume: str | os.PathLike[str] | None = None
     ask_ahead: bool | None = None  # None: with a network
     priors: bool = False  # traces come with the parameters of their priors: what a network is trained on
+    adapted: bool = False  # proposals were adapted; without a network none was better than the prior
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "traces", number_of_traces(self.traces))
@@ -92,7 +93,7 @@ class PosteriorOptions:
             budget=budget_to_json(budget),
             exact=exact,
             defensive=0.0 if self.network is None else self.network.config.defensive,
-            refined=self.network is not None and "refinement" in self.network.training,
+            refined=self.adapted or (self.network is not None and "refinement" in self.network.training),
         )
 
 

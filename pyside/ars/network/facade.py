@@ -148,7 +148,8 @@ class Network:
         Raises
         ------
         StorageError
-            If ``out`` or ``resume`` cannot be written, or ``resume`` keeps another refinement.
+            If ``out`` or ``resume`` cannot be written, or ``resume`` keeps another refinement. ``partial`` holds the
+            refined network if all rounds had finished.
         RunInterrupted
             On Ctrl-C. ``resume`` has the finished rounds.
 

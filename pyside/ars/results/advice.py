@@ -352,6 +352,11 @@ def _refine(seen: Seen) -> Iterator[Advice]:
     if not _proposals_at_fault(seen):
         return
     nothing = "every weight is 0" if seen.ess == 0.0 else f"{_effective(seen)}, and {_tail(seen)}"
+    if seen.refined and seen.proposer == "prior":
+        reason = f"{nothing}: adapting found nothing better than the prior. More rounds of more traces may help"
+        python = _call(seen, adapt="ars.RefineConfig(rounds=24, traces=20_000)")
+        yield _step("adapt", reason, python, "--refine-rounds 24 --refine-traces 20000")
+        return
     if seen.refined:
         reason = f"{nothing}, although the network was refined.{_causes(seen)} More rounds of more traces may help"
         python = _call(seen, refine="ars.RefineConfig(rounds=24, traces=20_000)")

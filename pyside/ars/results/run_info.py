@@ -23,7 +23,7 @@ class RunInfo(NamedTuple):
     budget: str = ""  # JSON (ars.budget.budget_to_json); "": nothing was estimated, or see runs_p and tries_q
     exact: tuple[str, ...] = ()  # addresses of loops in which nothing was proposed, so that their correction is 1
     defensive: float = 0.0  # share of the prior in each proposal of a network; 0: no network
-    refined: bool = False  # whether the network was refined for one observation
+    refined: bool = False  # whether the network was refined for one observation, or adapting kept the prior
     ranges: tuple[tuple[int, int], ...] = ()  # trace numbers that were run: first and count; (): not known, or not all
 
     @classmethod

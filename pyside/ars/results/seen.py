@@ -92,7 +92,7 @@ class Seen:
     in_loops : {"proposal", "prior"}
         Who proposed inside loops.
     refined : bool
-        Whether the network was refined for one observation.
+        Whether the network was refined for one observation, or adapting kept the prior.
     """
 
     traces: int

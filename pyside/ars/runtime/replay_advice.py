@@ -52,6 +52,7 @@ class Replay(NamedTuple):
     options: Sequence[str] | None  # of ars replay, for all that shapes the run but the limits; None: it has none for it
     continuations: str = MODES[0]
     budget: str = ""  # as an argument, if it is not the one that the run was asked for with
+    unsaved: bool = False  # a network proposed that exists only within a refinement
 
     def advice(self, failure: Failure) -> str:
         """The command, or the call, that runs the trace of this failure again."""
@@ -59,6 +60,8 @@ class Replay(NamedTuple):
             which = f"first_trace={failure.trace}, seed={failure.seed}"
             if not self.posterior:
                 return f"sim.prior(1, {which})"
+            if self.unsaved:
+                return "not possible, because the network that proposed it exists only within this refinement"
             if self.budget:
                 return f"sim.posterior(..., traces=1, {which}, {self.budget}), with the same data and proposals"
             return f"sim.posterior(..., traces=1, {which}), with the same data, proposals and budget"
@@ -70,11 +73,14 @@ class Replay(NamedTuple):
         return shlex.join([*words, *(["--"] if dashes else []), *self.command])
 
 
-def replay_of(setup: Setup, config: RunConfig, options: Sequence[str] | None, asks: bool) -> Replay:
+def replay_of(
+    setup: Setup, config: RunConfig, options: Sequence[str] | None, asks: bool, *, unsaved: bool = False
+) -> Replay:
     """How the traces of this run can be run again.
 
     ``options``: those of ``ars replay`` for the data, the network and the budget; None if they are not known. ``asks``:
-    whether a proposer is asked. No command line has proposals by hand, networks in memory, env or cwd.
+    whether a proposer is asked. ``unsaved``: it is a network that exists only within a refinement. No command line has
+    proposals by hand, networks in memory, env or cwd.
     """
     posterior = bool(config.flags & RunFlag.POSTERIOR)
     words = options if posterior else ()
@@ -82,7 +88,8 @@ def replay_of(setup: Setup, config: RunConfig, options: Sequence[str] | None, as
         words = observe_options(config.observed)
     command = setup.command if setup.listen is None else setup.listen.command
     words = None if set(setup.env) - {VARIABLE} or setup.cwd or words is None else [*words, *policy_options(setup.env)]
-    return Replay(posterior, command, setup.limits, words, setup.continuations, _budget_of_second_phase(config))
+    budget = _budget_of_second_phase(config)
+    return Replay(posterior, command, setup.limits, words, setup.continuations, budget, unsaved and asks)
 
 
 def _budget_of_second_phase(config: RunConfig) -> str:

@@ -256,8 +256,8 @@ class ObservationEncoder(nn.Module):
             return
         raise ObservationShapeError(
             f"observation {name!r} has NaN, a number that was not observed (row {row} of the batch), and the network "
-            "was trained on complete data. Train one with missing=0.2 (ars train --missing 0.2), or use the prior or "
-            "proposals of your own"
+            "was trained on complete data. Train one with missing=0.2 (ars train --missing 0.2), or adapt to "
+            "these data without a network (adapt=True, ars infer --adapt)"
         )
 
     def learn(self, observation: Mapping[str, Tensor]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import time
 import warnings
@@ -42,7 +41,6 @@ _PROBE: Final = 1000  # prior traces from which a network learns which latents a
 _LISTED: Final = 10_000  # numbers of an observation that are written into a header
 _MOST_THREADS: Final = 1024
 
-_log = logging.getLogger(__name__)
 
 _Data = Mapping[str, npt.NDArray[np.float64]]
 
@@ -125,12 +123,17 @@ def _run(
     _warn(outcome, from_prior)
     if outcome.network is None:
         if out is not None:
-            _log.warning("%s was not written: the prior itself proposes", out)
+            _warn_of_no_file(out)
         return None
     about = _about(outcome, start, data, config, in_loops, time.monotonic() - began)
     network = Network(outcome.network, start.history, start.simulator or simulator.command, start.training | about)
     if out is not None:
-        network.save(out)
+        try:
+            network.save(out)
+        except StorageError as error:
+            lost = StorageError(f"{error}; .partial holds the refined network")
+            lost.partial = network
+            raise lost from error
     return network
 
 
@@ -202,6 +205,13 @@ def _warn(outcome: Outcome, from_prior: bool) -> None:
     warnings.warn(text, RefinementWarning, stacklevel=outside())
 
 
+def _warn_of_no_file(out: str | os.PathLike[str]) -> None:
+    """Says that nothing was written, and that a file with this name is something else."""
+    there = f"; {out} is an older file, left as it was" if Path(out).exists() else ""
+    text = f"there is no refined network to write: the prior itself proposes, so {out} was not written{there}"
+    warnings.warn(text, RefinementWarning, stacklevel=outside())
+
+
 def _interrupted(number: int, config: RefineConfig, resume: str | os.PathLike[str] | None) -> RunInterrupted:
     """Without ``partial``: traces that a network was trained on are no posterior."""
     on = "" if resume is None else f"; {resume} keeps the finished rounds, and the same call continues with them"
@@ -248,7 +258,10 @@ class _Shown:
         name = "the start" if report.round == 0 else f"round {report.round} of {self._config.rounds}"
         if isinstance(self._shown, StreamProgress):
             self._shown.line(f"{name}: {self._said}")
-        self._note("training")
+        if report.round < self._config.rounds:
+            self._note("training")
+        elif isinstance(self._shown, StreamProgress):
+            self._shown.note("comparing the best round with the start")
         self._shown.update(self._before, self._total)
 
     def training(self, step: int, steps: int) -> None:

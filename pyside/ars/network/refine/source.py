@@ -78,7 +78,7 @@ class SimulatorSource:
             self._on_failure,
             priors=True,
         )
-        with self._without_advice(), warnings.catch_warnings():
+        with self._advice_of_a_round(), warnings.catch_warnings():
             # The run that is reported warns of whatever there is to say.
             warnings.simplefilter("ignore", ArsWarning)
             post = infer(self._simulator._runs, asked, seed, self._lease, self._progress, quiet=True)
@@ -91,11 +91,11 @@ class SimulatorSource:
         return Material(complete(columns), sites)
 
     @contextlib.contextmanager
-    def _without_advice(self) -> Iterator[None]:
-        """A trace of a round cannot be replayed from the command line: its network is in no file."""
+    def _advice_of_a_round(self) -> Iterator[None]:
+        """The options of the command line are those of the final run, not of a round."""
         runs = self._simulator._runs
-        before, runs.options = runs.options, None
+        before, runs.options, runs.unsaved = runs.options, None, True
         try:
             yield
         finally:
-            runs.options = before
+            runs.options, runs.unsaved = before, False

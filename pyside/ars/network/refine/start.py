@@ -49,8 +49,14 @@ def untrained(
         raise BatchError("all prior traces failed; run sim.prior(100) to see why")
     shapes = observation_shapes(columns, sites)
     if set(shapes) != set(data):
-        theirs, ours = (", ".join(sorted(map(repr, names))) or "nothing" for names in (shapes, data))
-        raise NetworkError(f"the simulator observes {theirs}, but the data are {ours}")
+        theirs, ours = (", ".join(sorted(map(repr, names))) for names in (shapes, data))
+        text = f"the simulator observes {theirs or 'nothing'}, but "
+        text += f"the data given are {ours}" if data else "no data are given"
+        if set(shapes) - set(data):
+            text += (
+                ". If the program itself holds its data (ars_observe_value), give them as well: the network needs them"
+            )
+        raise NetworkError(text)
     wanted = {name: array.shape for name, array in data.items() if math.prod(array.shape) == math.prod(shapes[name])}
     shapes = observation_shapes(columns, sites, {name: shape for name, shape in wanted.items() if len(shape) > 1})
     batcher = Batcher(Vocabulary(), shapes)
