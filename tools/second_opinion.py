@@ -4,7 +4,8 @@
     python tools/second_opinion.py calibrate --datasets 200  # is the truth's rank among their draws uniform?
 
 Both take ``--quick`` for a minute's worth, and print one line per comparison. The exit code is 1 if one of them fails.
-bench_loop and bench_draws are left out: they measure, and model nothing.
+bench_loop and bench_draws are left out: they measure, and model nothing. So are capped and capped_fortran, whose loops
+give up: chains refuse them, and tests/system/test_abandoned.py compares weighted traces with exact answers.
 """
 
 from __future__ import annotations
@@ -57,10 +58,12 @@ def questions() -> dict[str, Question]:
         "truncated_normal a": Question(("truncated_normal", "a"), {"y": -1.0}, ["x_final", "z_final"]),
         "truncated_normal b": Question(("truncated_normal", "b"), {"y": -1.0}, ["x_final", "z_final"]),
         "nested": Question(("nested",), {"y": 2.0}, ["sum"]),
+        "nested_by_handle": Question(("nested_by_handle",), {"y": 2.0}, ["sum"]),
         "recursive": Question(("recursive", "3"), {"y": 2.0}, ["r"]),
         "sequence": Question(("sequence",), {"y": 3.0}, ["total"]),
         "branching": Question(("branching",), {"y": 1.0}, ["x_final"]),
         "event_loop": Question(("event_loop",), {"calorimeter": 1.6, "tracker": 0.4}, ["total", "direction"]),
+        "sir": Question(("sir", "2", "40"), {"cases": [5.0, 6.0]}, ["reproduction", "attack_rate"], 400_000, 6000),
         "mini_sherpa 1": _mini_sherpa(0, 40_000),
         "mini_sherpa 2": _mini_sherpa(1, 2_000_000),
     }

@@ -1,6 +1,6 @@
 """Draws the figures that show real runs: python docs/figures/measure.py [before-after] [epidemic]
 
-It compiles the simulator of the README, runs it, and puts the exact answer beside what came out.
+It compiles the simulator of the README, runs it, and puts the exact answer beside its estimates.
 """
 
 from __future__ import annotations

@@ -66,8 +66,9 @@ def test_enough_is_enough(proposer: Any) -> None:
         (replace(GOOD, traces=60, ess=30.0, pareto_k=ParetoK(-0.5, threshold=0.44)), 240),
         (replace(GOOD, traces=200, ess=120.0, pareto_k=ParetoK(0.62, threshold=0.565)), 520),
         (replace(GOOD, traces=15, ess=15.0, pareto_k=ParetoK(math.nan, threshold=0.15, reason="too few")), 120),
+        (replace(GOOD, traces=5, ess=2.0, pareto_k=ParetoK(math.nan, threshold=0.1, reason="too few")), 300),
     ],
-    ids=["few effective", "light tail", "k is vouched for by more traces", "too few for k"],
+    ids=["few effective", "light tail", "k is vouched for by more traces", "too few for k", "too few to judge"],
 )
 def test_more_traces_suffice(seen: Seen, traces: int) -> None:
     """Effective traces grow in proportion; k = 0.62 takes 10^(1/0.38) = 428 traces; a fifth more for safety."""

@@ -148,7 +148,9 @@ _NOT_LATENTS: Final = frozenset({"log likelihood", "corrections", "other latents
 
 
 def _hard(seen: Seen) -> bool:
-    """Whether more traces alone will not do."""
+    """Whether more traces alone will not do. So few that they could not be enough say nothing about it."""
+    if 0.0 < seen.ess and seen.traces < ENOUGH:
+        return False
     return seen.ess == 0.0 or (seen.pareto_k >= 0.7 and not _short(seen)) or ENOUGH / seen.ess > _AFFORDABLE
 
 

@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
     """What came of an experiment."""
 
     page: Path
-    problems: list[str]  # what did not come out as it must
+    problems: list[str]  # results that contradict the exact answers
 
 
 Find = Callable[[str], Path]  # the executable of a simulator, by its name
@@ -48,7 +48,7 @@ def _finish(page: Page, work: Workspace, about: Mapping[str, Any], problems: lis
     )
     page.section("Wall time", tables.markdown(("stages", "how many", "time"), _wall_times(work.took)))
     if problems:
-        page.section("What did not come out as it must", "\n".join(f"- {problem}" for problem in problems))
+        page.section("Results that contradict the exact answers", "\n".join(f"- {problem}" for problem in problems))
     path = work.folder / "README.md"
     page.write(path)
     return Outcome(path, problems)

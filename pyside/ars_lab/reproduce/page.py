@@ -1,4 +1,4 @@
-"""The Markdown page of an experiment: what was done, on what, and what came of it."""
+"""The Markdown page of an experiment: method, data and results."""
 
 from __future__ import annotations
 

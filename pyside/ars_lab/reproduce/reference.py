@@ -5,7 +5,7 @@ angle, density |x| / s^2: no loop is left), so that the evidence is the integral
 found by adaptive importance sampling: points are drawn from Normal kernels around earlier points that fit the data, and
 from the whole cube. The data do not tell the particles apart, so there are six modes to find. Early rounds flatten the
 weights, so that enough points are left to go on from. The last round is weighed on its own, so that the estimate is
-unbiased however well the kernels came out.
+unbiased however good the kernels are.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def reproduce_page(pages: Mapping[str, Path], problems: Sequence[str], command: 
     pages : mapping
         Experiment -> its README.md, with the figures beside it.
     problems : sequence of str
-        Everything that did not come out as it must.
+        Results that contradict the exact answers, one sentence each.
     command : str
         Command line that made them.
 
@@ -34,10 +34,10 @@ def reproduce_page(pages: Mapping[str, Path], problems: Sequence[str], command: 
     Page
     """
     if problems:
-        verdict = Verdict("bad", "Not everything came out as it must", "", problems)
+        verdict = Verdict("bad", "Some results contradict the exact answers", "", problems)
     else:
         verdict = Verdict(
-            "good", "Everything came out as it must", "Each experiment checks itself against exact answers."
+            "good", "The results agree with the exact answers", "Each experiment checks itself against them."
         )
     sections = [section for name, path in pages.items() for section in _sections(path)]
     sections.append(Section("How it was run", [Code(command, "Command")]))

@@ -4,5 +4,5 @@
     python -m ars_lab.scaling --quick            # seconds, to see that it works
     python -m ars_lab.scaling --costs scaling.json   # simulates again with costs that were measured before
 
-docs/scaling.md has what came out, and what it means.
+docs/scaling.md has the results and what they mean.
 """

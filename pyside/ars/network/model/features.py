@@ -52,7 +52,7 @@ def prior_features(prior: Tensor) -> Tensor:
 
 
 def instance_features(instance: Tensor) -> Tensor:
-    """Features [n, INSTANCE_FEATURES] of "the how-manieth draw at this site", from 0."""
+    """Features [n, INSTANCE_FEATURES] of the zero-based index of the draw at its site."""
     i = instance.to(torch.float64).unsqueeze(-1)
     angles = i * i.new_tensor([2 * math.pi / period for period in _PERIODS])
     waves = torch.stack([torch.sin(angles), torch.cos(angles)], dim=-1).flatten(1)
