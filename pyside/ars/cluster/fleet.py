@@ -267,7 +267,9 @@ class Fleet:
 
     def gone(self, error: Exception) -> HostLostError:
         """The error that there is no connection to the scheduler any more."""
-        text = f"the scheduler at {self._address} does not answer any more ({error}); .partial holds the finished traces"
+        text = (
+            f"the scheduler at {self._address} does not answer any more ({error}); .partial holds the finished traces"
+        )
         return HostLostError(text)
 
     def give_up(self, futures: Sequence[Future]) -> None:
