@@ -126,7 +126,9 @@ def cases(*, quick: bool) -> list[Case]:
     if not quick:
         hard = ars.RefineConfig(traces=40_000, most=2, effective=2000, rounds=7, steps=600, lr=2e-3, aim=0.5)
     epidemic = NetworkSettings(2_000, 16, batch_size=64) if quick else NetworkSettings(20_000, 128, batch_size=128)
-    series = few if quick else ars.RefineConfig(rounds=4, traces=5000, most=2, effective=500, steps=200, batch_size=128)
+    series = few
+    if not quick:
+        series = ars.RefineConfig(rounds=6, traces=10_000, most=2, effective=1000, steps=300, batch_size=128)
     small = few if quick else ars.RefineConfig(traces=5000)
     return [
         Case("Mini-SHERPA 2", "mini_sherpa", (), _mini_sherpa(2, sherpa), -160.0727, usual, particles=2),

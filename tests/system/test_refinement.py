@@ -218,8 +218,8 @@ def test_an_interrupted_refinement_goes_on(
         words = ["--refine", "--network", str(net), "--observe", "y=0.1", "--refine-traces", "200", "--quiet"]
         assert main(["infer", *sim.command, *words, "--resume", str(tmp_path / "cli")]) == 130
     kept = tmp_path / "cli" / "refinement"
-    said = f"ars infer: the refinement was interrupted in round 1 of 12; {kept} keeps the finished rounds. Run the same"
-    assert said in capsys.readouterr().err
+    said = f"the refinement was interrupted in round 1 of 12; {kept} keeps the finished rounds, and the same call"
+    assert f"ars infer: {said} continues with them" in capsys.readouterr().err
     calls = 2
     monkeypatch.setattr(Learner, "fit", interrupted)
     resumed = network.refine(sim, case.observed, config=QUICK, threads=1, resume=tmp_path / "kept")
