@@ -25,7 +25,7 @@ export ARS_BUILD_DIR=$PWD/$BUILD ARS_CSIM_DIR=$PWD/$BUILD/csim
 # each other. Neighbours stay together, because they share what they have compiled. With PYTEST_ARGS: one after another.
 run_pytest() {
     set -o pipefail
-    local options=(-n "$((2 * JOBS))" --dist worksteal -p no:cacheprovider)
+    local options=(-n "$((2 * JOBS))" --dist loadfile --no-loadscope-reorder -p no:cacheprovider)
     if [ -n "${PYTEST_ARGS:-}" ]; then options=(); fi
     # shellcheck disable=SC2086 # several arguments
     OMP_NUM_THREADS=1 "${pytest[@]}" "${options[@]}" ${PYTEST_ARGS:-} 2>&1 | tee "$BUILD/pytest.log"

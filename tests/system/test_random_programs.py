@@ -37,13 +37,13 @@ from programs import (
     Sample,
     SampleVector,
     Statement,
-    generate,
     inside,
     to_c_file,
     walk,
 )
 from proposals import proposals
-from reference import Key, Table, Traces, fit, infer, infer_loops_prior, score, simulate
+from random_programs import random_programs
+from reference import Key, Table, Traces, infer, infer_loops_prior, score, simulate
 from scipy import stats
 
 import ars
@@ -67,8 +67,8 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.slow, pytest.mark.compiler]
 
 
 @pytest.fixture(scope="module")
-def programs() -> list[Program]:
-    return [generate(SEED, index, fit) for index in range(PROGRAMS)]
+def programs(tmp_path_factory: pytest.TempPathFactory) -> list[Program]:
+    return random_programs(tmp_path_factory, SEED, PROGRAMS)
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,8 @@ import pytest
 from build_helpers import COMPILERS, Builder, Variant
 from generated_programs import C_FEATURES, FEATURES, OBSERVE, PER_FILE, PROGRAMS, SHAPES, generate, proposals, write
 from programs import C_FILE, to_c_file
-from programs import generate as generate_random
 from proposals import proposals as proposals_of
-from reference import fit
+from random_programs import random_programs
 from rewind_tools import FOLDER, assert_rewound, compiled, differences, reasons, run
 from test_random_programs import PROGRAMS as RANDOM_PROGRAMS
 from test_random_programs import SEED as RANDOM_SEED
@@ -186,9 +185,9 @@ def test_proposals_that_are_asked_for_ahead(name: str, csim: Callable[[str], str
 
 
 @pytest.fixture(scope="module")
-def random_programs(tmp_path_factory: pytest.TempPathFactory, builder: Builder) -> tuple[list[Any], dict[str, Path]]:
+def executables(tmp_path_factory: pytest.TempPathFactory, builder: Builder) -> tuple[list[Any], dict[str, Path]]:
     """The 50 programs of test_random_programs.py, by one compiler with optimisation, and by the other without."""
-    programs = [generate_random(RANDOM_SEED, index, fit) for index in range(RANDOM_PROGRAMS)]
+    programs = random_programs(tmp_path_factory, RANDOM_SEED, RANDOM_PROGRAMS)
     source = tmp_path_factory.mktemp("random_programs") / C_FILE
     source.write_text(to_c_file(programs), encoding="utf-8")
     flags = {
@@ -199,10 +198,10 @@ def random_programs(tmp_path_factory: pytest.TempPathFactory, builder: Builder) 
 
 
 @pytest.mark.parametrize("tenth", range(10))
-def test_random_programs(tenth: int, random_programs: tuple[list[Any], dict[str, Path]]) -> None:
-    programs, executables = random_programs
+def test_random_programs(tenth: int, executables: tuple[list[Any], dict[str, Path]]) -> None:
+    programs, by_compiler = executables
     for program in programs[tenth::10]:
-        executable = executables[COMPILERS[program.index % len(COMPILERS)]]
+        executable = by_compiler[COMPILERS[program.index % len(COMPILERS)]]
         data = {name: values[0] if len(values) == 1 else list(values) for name, values in program.data.items()}
         options: dict[str, Any] = {"observe": data, "proposals": proposals_of(program), "workers": 4}
         with warnings.catch_warnings():
