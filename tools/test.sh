@@ -22,7 +22,8 @@ pytest=("$VENV/bin/python" -m pytest --durations=25)
 export ARS_BUILD_DIR=$PWD/$BUILD ARS_CSIM_DIR=$PWD/$BUILD/csim
 
 # Tests wait for processes more than they compute, so there are two per core. One thread each: torch's own would wait for
-# each other. Neighbours stay together, because they share what they have compiled. With PYTEST_ARGS: one after another.
+# each other. The tests of a file stay together, because they share what they have compiled. With PYTEST_ARGS: one after
+# another.
 run_pytest() {
     set -o pipefail
     local options=(-n "$((2 * JOBS))" --dist loadfile --no-loadscope-reorder -p no:cacheprovider)
