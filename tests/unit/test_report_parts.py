@@ -31,7 +31,7 @@ from ars.report import (
     write,
 )
 from ars.report.charts import ticks
-from ars.report.page import estimate_cell
+from ars.report.page import estimate_cell, supported
 from ars.report.training import training_verdict
 
 NASTY = '<script>alert("x")</script> & `a<b`'
@@ -133,6 +133,8 @@ def test_an_estimate_has_as_many_digits_as_its_error() -> None:
     assert estimate_cell(1234.5, 20.0).text == "1234 ± 20"  # half to even
     assert estimate_cell(2.0, math.nan).text == "2"
     assert estimate_cell(math.nan, 0.1).key == ""
+    assert supported(-0.571506, 0.0081) == "−0.5715"
+    assert supported(-0.571506, math.nan) == "−0.57151"
 
 
 def test_a_training_is_judged_by_its_held_out_loss() -> None:

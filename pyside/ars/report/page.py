@@ -29,6 +29,7 @@ __all__ = [
     "estimate_cell",
     "minus",
     "number_cell",
+    "supported",
 ]
 
 Level: TypeAlias = Literal["good", "caution", "bad", "plain"]
@@ -230,10 +231,23 @@ def estimate_cell(value: float, error: float, level: Level = "plain") -> Cell:
     """A number with its standard error, to as many digits as the error supports."""
     if not error > 0.0 or not math.isfinite(value) or not math.isfinite(error):
         return number_cell(value, ".5g", level)
+    decimals = _decimals(value, error)
+    shown = f"{error:.2g}" if decimals is None else f"{error:.{decimals}f}"
+    return Cell(f"{supported(value, error)} ± {shown}", value, level)
+
+
+def supported(value: float, error: float) -> str:
+    """A number to as many digits as its standard error supports."""
+    decimals = _decimals(value, error)
+    return minus(f"{value:.5g}" if decimals is None else f"{value:.{decimals}f}")
+
+
+def _decimals(value: float, error: float) -> int | None:
+    """Digits after the point, for two of the error; None if they are too many, or the error says nothing."""
+    if not error > 0.0 or not math.isfinite(value) or not math.isfinite(error) or abs(value) >= 1e9:
+        return None
     decimals = max(1 - math.floor(math.log10(error)), 0)
-    if decimals > 9 or abs(value) >= 1e9:
-        return Cell(f"{minus(f'{value:.5g}')} ± {error:.2g}", value, level)
-    return Cell(f"{minus(f'{value:.{decimals}f}')} ± {error:.{decimals}f}", value, level)
+    return decimals if decimals <= 9 else None
 
 
 def minus(number: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ars.diagnostics import shown_ess
 from ars.report.given import Given
-from ars.report.page import Level, Page, Step, Verdict, minus
+from ars.report.page import Level, Page, Step, Verdict, minus, supported
 from ars.report.predictive import data_section
 from ars.report.run import cost_section, failures_section, run_section
 from ars.report.values import values_section
@@ -85,11 +85,11 @@ def verdict_of(post: Posterior, assessed: RunDiagnostics, given: Given) -> Verdi
     doubts = _doubts(post, weighting, given)
     if level == "good" and doubts:
         level, headline = "caution", "Trust these numbers, with a caveat"
+    error = weighting.log_evidence_error
     size = (
         f"{shown_ess(weighting.ess)} of {len(post):,} traces are effective, and {_tail(weighting)}. "
-        f"The log evidence is {minus(f'{weighting.log_evidence:.6g}')}"
+        f"The log evidence is {supported(weighting.log_evidence, error)}"
     )
-    error = weighting.log_evidence_error
     size += f", with a standard error of {error:.2g}." if error == error else "; its standard error is unknown."
     return Verdict(level, headline, f"{text} {size}", (*weighting.warnings, *doubts), steps)
 

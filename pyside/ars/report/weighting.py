@@ -25,6 +25,7 @@ from ars.report.page import (
     estimate_cell,
     minus,
     number_cell,
+    supported,
 )
 from ars.results.bins import bin_edges, densities
 
@@ -76,7 +77,7 @@ def _facts(usual: WeightingDiagnostics, traces: int) -> list[Fact]:
         Fact("Pareto k", shown, note, "bad" if unknown or not k < limit else "good"),
         Fact(
             "Log evidence",
-            minus(f"{usual.log_evidence:.6g}"),
+            supported(usual.log_evidence, error),
             "s.e. unknown" if math.isnan(error) else f"s.e. {error:.2g}",
         ),
         Fact("Weights that are 0", f"{usual.zero_share:.1%}", "of the traces"),
