@@ -22,11 +22,10 @@ pytest=("$VENV/bin/python" -m pytest --durations=25)
 export ARS_BUILD_DIR=$PWD/$BUILD ARS_CSIM_DIR=$PWD/$BUILD/csim
 
 # Tests wait for processes more than they compute, so there are two per core. One thread each: torch's own would wait for
-# each other. The tests of a file stay together, because they share what they have compiled. With PYTEST_ARGS: one after
-# another.
+# each other. Neighbours stay together, because they share what they have compiled. With PYTEST_ARGS: one after another.
 run_pytest() {
     set -o pipefail
-    local options=(-n "$((2 * JOBS))" --dist loadfile --no-loadscope-reorder -p no:cacheprovider)
+    local options=(-n "$((2 * JOBS))" --dist worksteal -p no:cacheprovider)
     if [ -n "${PYTEST_ARGS:-}" ]; then options=(); fi
     # shellcheck disable=SC2086 # several arguments
     OMP_NUM_THREADS=1 "${pytest[@]}" "${options[@]}" ${PYTEST_ARGS:-} 2>&1 | tee "$BUILD/pytest.log"
