@@ -136,9 +136,11 @@ def shown_ess(effective: float) -> str:
     Returns
     -------
     str
-        With one decimal, such as "1,234.5".
+        Below 100 with one decimal, such as "23.4"; above without, such as "1,234".
     """
-    return f"{math.floor(effective * 10.0 + _ROUNDING) / 10.0:,.1f}"
+    if effective + _ROUNDING >= 100.0:
+        return f"{math.floor(effective + _ROUNDING):,}"
+    return f"{math.floor(effective * 10.0 + _ROUNDING) / 10.0:.1f}"
 
 
 def too_few(effective: float) -> str | None:

@@ -72,6 +72,8 @@ def test_one_number_of_effective_traces_for_one_run() -> None:
     run = RunDiagnostics(("./sim",), 1, 11, {}, "ars", (weighting,))
     assert missed_requirements(run, 11.0, None) == ["10.9 effective traces, but --require-ess 11"]
     assert d.shown_ess(d.ess([0.0, 0.0])) == "2.0"
+    shown = {1.99: "1.9", 99.99: "99.9", 100.0: "100", 199.9: "199", 12_345.6: "12,345"}
+    assert {number: d.shown_ess(number) for number in shown} == shown
     assert str(d.pareto_k([0.0]).reason).startswith("1 weight is too few")
 
 
