@@ -179,7 +179,7 @@ def test_corrections_of_nothing_are_not_blamed() -> None:
 def test_the_prior_in_loops() -> None:
     seen = replace(GOOD, proposer="network", ess=20.0, ess_prior_in_loops=300.0)
     assert kinds(seen)[0] == "prior in loops"
-    assert "about 300.0 instead of 20.0" in first(seen).reason
+    assert "about 300 instead of 20.0" in first(seen).reason
     assert 'network=network, in_loops="prior")' in first(seen).python and first(seen).command_line == "--in-loops prior"
     assert "prior in loops" not in kinds(replace(seen, ess_prior_in_loops=30.0))
     assert "prior in loops" not in kinds(replace(seen, ess=2.0)), "two weights predict nothing"
@@ -206,7 +206,7 @@ def test_a_defensive_share_that_is_too_large_for_long_traces() -> None:
 
 def test_a_proposal_that_does_worse_than_the_prior() -> None:
     seen = replace(BAD, ess=9.0, ess_without={"x": 700.0, "u": 10.0}, ess_prior=650.0)
-    assert kinds(seen)[0] == "proposals" and '"x"' in first(seen).reason and "700.0" in first(seen).reason
+    assert kinds(seen)[0] == "proposals" and '"x"' in first(seen).reason and "about 700 " in first(seen).reason
     network = replace(seen, proposer="network", ess_without={})
     assert "the prior does better than the network" in first(network).reason
     assert first(network).python == "simulator.posterior(observe, traces=10_000)"
