@@ -115,9 +115,9 @@ def geometry(built: Built, traces: int = 1500) -> Check:
     off = float(np.median(across[near]))
     slope = float((up[near] * lift[near]).sum() / (lift[near] ** 2).sum())
     return Check(
-        "simulated neutrons obey Bragg's law, across and up",
+        "simulated neutrons obey Bragg's law, horizontally and vertically",
         bool(near.mean() > 0.5 and abs(off) < 0.3 and abs(slope - 1) < 0.07),
-        f"{near.mean():.0%} in the spot, {off:+.2f} degrees off, lifted {slope:.2f} times 2 sin(theta) tilt",
+        f"{near.mean():.0%} in the spot, offset {off:+.2f} degrees, vertical shift {slope:.2f} times 2 sin(theta) tilt",
     )
 
 
@@ -196,23 +196,24 @@ def draw(figure: Figure, observation: Observation) -> None:
 # ---- the description -------------------------------------------------------------------------------------------------
 
 _TEXT: Final = """
-[NCrystal](https://github.com/mctools/ncrystal) simulates how thermal neutrons scatter in crystals (Apache-2.0);
-instruments at neutron sources are designed with it. Here a beam of unknown wavelength falls on a mosaic
-germanium crystal of unknown orientation: it is turned and tilted by unknown angles against the position that it
-was mounted for. A detector bank sees four neutrons. From their positions we infer the wavelength and both
-angles.
+[NCrystal](https://github.com/mctools/ncrystal) simulates the scattering of thermal neutrons in crystals (Apache-2.0)
+and is used to design instruments at neutron sources. In this example, a beam of unknown wavelength falls on a mosaic
+germanium crystal. The orientation of the crystal is unknown, too: it is turned and tilted by unknown angles relative
+to its nominal position. A detector bank sees four neutrons. We infer the wavelength and both angles from their
+positions.
 
-NCrystal is the library of the wheel `ncrystal-core`, unpatched. Our part is in
-[csim/generators/ncrystal](../csim/generators/ncrystal/README.md), 130 lines of C. NCrystal asks for random
-numbers through a function, and gets `ars_flat_function` of `ars/flat.h`. Each neutron is a rejection loop:
-neutrons leave the source until one is scattered into the bank. In reflection most of them are, and far from it
-one in a hundred, so the loop's acceptance depends on wavelength and orientation. Latents: the wavelength and
-the two angles; inside the loop the deviation of the neutron's wavelength and the depth at which it is
-scattered, which we draw, and the choice between Bragg reflection and other processes, which NCrystal draws and
-which is named by its call path. All other draws of NCrystal are nuisances, by two lines of policy.
+NCrystal is the unmodified library of the wheel `ncrystal-core`. Our simulator is in
+[csim/generators/ncrystal](../csim/generators/ncrystal/README.md) and has 130 lines of C. NCrystal requests random
+numbers through a function pointer, which we set to `ars_flat_function` of `ars/flat.h`. Each neutron is a rejection
+loop: neutrons leave the source until one is scattered into the bank. At the reflection most neutrons are accepted, and
+far from it about one in a hundred, so the loop's acceptance depends on wavelength and orientation.
 
-The data say much about the wavelength and the tilt, which move the spot across and up. They say little about the turn:
-a crystal that is turned away reflects fewer neutrons, to the same place.
+The latents are the wavelength and the two angles. Inside the loop there are three more. Our code draws the deviation of
+the neutron's wavelength and the depth at which it is scattered. NCrystal draws the choice between Bragg reflection and
+other processes, which is named by its call path. Two lines of policy turn all other draws of NCrystal into nuisances.
+
+The data strongly constrain the wavelength and the tilt, which move the spot horizontally and vertically. They say
+little about the turn, because a turned crystal reflects fewer neutrons, but to the same place.
 """
 
 

@@ -33,7 +33,7 @@ def part(generator: Generator, result: Result, *, quick: bool) -> str:
     str
         Heading, text, pictures and tables.
     """
-    note = "**These are the numbers of the quick form, which shows that everything works and little more.**\n\n"
+    note = "**These numbers are from the quick form, which only shows that everything works.**\n\n"
     return "\n\n".join(
         [
             f"## {generator.title}",
@@ -50,7 +50,7 @@ def part(generator: Generator, result: Result, *, quick: bool) -> str:
             _loops(result),
             "### Checks",
             markdown(
-                ("promise", "numbers", "kept"),
+                ("promise", "result", "kept"),
                 [(c.promise, c.numbers, "yes" if c.kept else "**no**") for c in result.checks],
             ),
             _about(result),
@@ -65,7 +65,7 @@ def _reading(generator: Generator, result: Result) -> str:
         shrunk.append(f"{each.label} from {_number(each, before)} to {_number(each, after)}")
     return (
         "*Grey: the prior. Lines: posteriors by the three methods, which share only the simulator and, in part, the "
-        f"network. Dash-dotted: the truth.* The data shrink the standard deviations: {'; '.join(shrunk)}."
+        f"network. Dash-dotted: the truth.* The data reduce the standard deviations: {'; '.join(shrunk)}."
     )
 
 
@@ -109,7 +109,7 @@ def _evidence(result: Result) -> str:
         )
     return (
         markdown(heads, rows)
-        + "\n\nChains estimate no evidence; the posterior means above are what they are compared by."
+        + "\n\nChains do not estimate the evidence. Compare them by the posterior means above."
     )
 
 
@@ -129,8 +129,9 @@ def _loops(result: Result) -> str:
     ]
     return (
         markdown(heads, rows)
-        + "\n\nThe run by ARS. p(A) and q(A) are acceptance probabilities of a try under the prior and under the "
-        "network, harmonic means over the entries; weights that ignore the difference are wrong by the ratio."
+        + "\n\nThese numbers are from the ARS run. p(A) and q(A) are the acceptance probabilities of a try under the "
+        "prior and under the network, as harmonic means over the entries. Weights that ignore the difference are wrong "
+        "by their ratio."
     )
 
 
@@ -138,10 +139,10 @@ def _about(result: Result) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in result.about.items() if name != "machine")
     refined = f", and refined in {result.refine_seconds / 60:.1f} minutes" if result.refine_seconds else ""
     return (
-        f"The network was trained on {result.train_traces:,} traces of the prior in "
+        f"The network was trained on {result.train_traces:,} prior traces in "
         f"{result.train_seconds / 60:.1f} minutes{refined}. "
-        f"Everything together took {result.seconds / 60:.0f} minutes. "
-        f"{versions}. {result.about['machine']}; other programs were running."
+        f"The entire study took {result.seconds / 60:.0f} minutes. "
+        f"Versions: {versions}. Machine: {result.about['machine']}; other programs were running."
     )
 
 

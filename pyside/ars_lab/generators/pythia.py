@@ -191,7 +191,7 @@ def bitwise(kitchen: Kitchen, built: Built, observe: Mapping[str, Floats], trace
     same = np.array_equal(ours, theirs) and np.array_equal(our_values, their_values, equal_nan=True)
     different = int((ours != theirs).sum())
     return Check(
-        "ARS weights with handles in interposed functions are bitwise those with rs_start in a patched TauDecays.cc",
+        "ARS weights with interposed handles equal those with rs_start in a patched TauDecays.cc, bit for bit",
         bool(same),
         f"{different} of {traces} differ" if not same else f"{traces} of {traces} are equal",
     )
@@ -244,20 +244,20 @@ def draw(figure: Figure, observation: Observation) -> None:
 # ---- the description ----------------------------------------------------------------------------------------------
 
 _TEXT: Final = """
-[Pythia 8](https://pythia.org) is the event generator of many collider experiments (GPL-2 or later). Here a tau lepton
-of unknown energy and direction decays in it, into a pion or kaon, an electron, or a muon. Neutrinos carry part of the
-energy away. A small calorimeter, two layers of 6 x 6 cells, measures the rest. From these 72 numbers we infer the
-energy and direction of the tau.
+[Pythia 8](https://pythia.org) is the event generator of many collider experiments (GPL-2 or later). In this example,
+it simulates the decay of a tau lepton of unknown energy and direction into a pion or kaon, an electron, or a muon.
+Neutrinos carry part of the energy away. A small calorimeter with two layers of 6 x 6 cells measures the rest. We infer
+the energy and direction of the tau from these 72 numbers.
 
-Pythia is the binary of the wheel `pythia8mc`, unpatched. Our part is in
+Pythia is the unmodified binary of the wheel `pythia8mc`. Our code is in
 [csim/generators](../csim/generators/README.md): a simulator of 160 lines, and three short functions that the dynamic
-linker puts before Pythia's own. They mark the loop of `TauDecays::decay`, which draws a decay uniformly in phase space
-until the matrix element accepts it. Pythia's random numbers come from libars through `ars/pythia8.hpp`.
+linker places before Pythia's own. They mark the loop of `TauDecays::decay`, which draws a decay uniformly in phase
+space until the matrix element accepts it. Pythia's random numbers come from libars through `ars/pythia8.hpp`.
 
-Latents are the tau's energy, slopes and channel, which the simulator draws, and the angles of the decay, which Pythia
-draws inside the loop. The angles are named by their call path, which ends in
-`TauDecays::isotropicDecay#1>Rndm::phaseSpace2#1>Rndm::flat#1`. All other draws of Pythia (invariant masses, the
-acceptance, lifetimes) are nuisances, by two lines of policy.
+The latents are the tau's energy, slopes and channel, which the simulator draws, and the angles of the decay, which
+Pythia draws inside the loop. The angles are named by their call path, which ends in
+`TauDecays::isotropicDecay#1>Rndm::phaseSpace2#1>Rndm::flat#1`. Two lines of policy turn all other draws of Pythia
+(invariant masses, the acceptance, lifetimes) into nuisances.
 """
 
 
