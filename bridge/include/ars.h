@@ -9,33 +9,33 @@
  *     }
  *     ars_observe("y", ars_normal(x, 0.1));
  *
- * Started by itself, the program is the plain simulator: every draw comes from its prior. Started by the Python
- * controller, the same program runs backwards. README.md shows how.
+ * Run by hand, the program is an ordinary simulator: every draw comes from its prior. Run by the Python controller, the same
+ * program works backwards. README.md shows how.
  *
  * Before you begin:
- *  - One thread. The thread that calls ars_main, or ars_next_trace for the first time, owns libars. Only this thread may
+ *  - Use one thread. The thread that calls ars_main, or ars_next_trace for the first time, owns libars. Only this thread may
  *    draw, observe, record and mark loops; other threads may compute. A call from another thread ends the trace with the
- *    failure `threads`. Without a controller, the program prints a message and aborts (loop marks do nothing then).
+ *    failure `threads`. Without a controller, the program prints a message and aborts (loop marks then do nothing).
  *    libars forks the simulator inside its loops, so no other thread may exist when the first trace begins or when a
  *    marked loop is entered.
  *  - Leave every loop through rs_end(), or ars_loop_accept() if it has a handle. Leaving it by return, exception or
  *    longjmp is an error that names the loop. One mistake cannot be detected: break without rs_end, if the same call of
- *    the function enters the same loop again and ends it. So write rs_end before every break.
+ *    the function enters the same loop again and ends it. Therefore write rs_end before every break.
  *  - Observe nothing (ars_observe, ars_factor) inside a loop.
  *  - A try must not depend on earlier tries: the acceptance probability of a loop is a function of the state at its entry.
- *  - rs_end means "accepted". A loop that gives up after a number of tries must not call it: the weights would count the
- *    last try as accepted. Give such a loop a handle, and call ars_loop_abandon.
- *  - Inside a marked loop, take random numbers from ars_sample and ars_draw only. A generator of your own (rand,
- *    std::mt19937) is copied by each fork: all continuations repeat the same numbers, their tries are not independent, and
- *    the estimated acceptance is wrong. libars cannot detect this in general; `ars check` finds many cases.
+ *  - rs_end means "accepted". A loop that gives up after a number of tries must not call it, because the weights would count
+ *    the last try as accepted. Use a handle for such a loop, and call ars_loop_abandon.
+ *  - Inside a marked loop, take random numbers only from ars_sample and ars_draw. Each fork copies the state of your own
+ *    generators (rand, std::mt19937). All continuations would then repeat the same numbers, their tries would not be
+ *    independent, and the estimated acceptance would be wrong. libars cannot always detect this; `ars check` finds many cases.
  *  - Names are UTF-8. "/" separates a site from the loops around it. A name may contain it, but "a/x" outside any loop and
- *    "x" in the loop "a" would be the same site, which fails the trace.
- *  - Declare variable-length arrays after rs_start, or outside the function that holds the loop. For an array that is
- *    declared before rs_start in a block that is entered again, GCC keeps the memory until the function returns, and Clang
- *    frees the mark of the loop with it, which is reported as a loop that was left.
+ *    "x" in the loop "a" would then be the same site. The trace fails in that case.
+ *  - Declare variable-length arrays after rs_start, or outside the function that holds the loop. Suppose that an array is
+ *    declared before rs_start in a block that is entered again. GCC then keeps its memory until the function returns. Clang
+ *    frees the mark of the loop with the array, and libars reports that the loop was left.
  *  - Guard side effects inside loops (files, printing) with ars_in_continuation().
  *  - Under a controller, misuse of this interface ends the trace with a named failure. Without one, the program prints a
- *    message to stderr and aborts, as a failed assert does (loop marks do nothing then).
+ *    message to stderr and aborts, like a failed assert (loop marks then do nothing).
  */
 #ifndef ARS_H
 #define ARS_H
@@ -96,18 +96,18 @@ ARS_API ars_dist ars_negative_binomial(double r, double p); /* failures before r
 ARS_API ars_dist ars_student_t(double df, double loc, double scale);
 
 /* Returns the log density of x, or the log probability of a discrete value: -INFINITY outside the support, NaN if x is NaN.
- * It draws and records nothing, so any thread may call it, inside or outside a trace or loop. Wrong parameters are an error,
- * as in the calls below; outside a trace and in other threads, the result is NaN instead. */
+ * The call draws and records nothing, so any thread may use it, inside or outside a trace or loop. Wrong parameters are an
+ * error, as in the calls below; outside a trace and in other threads, the result is NaN instead. */
 ARS_API double ars_log_density(ars_dist d, double x);
 
 /* Vectors of at most 512 coordinates. Draw them with ars_sample_vector or ars_draw_vector, and observe them with
  * ars_observe_vector. The parameters are kept by pointer, like those of a Categorical.
  *
  * MultivariateNormal takes its mean and the lower Cholesky factor of its covariance: n x n numbers in row-major order, 0
- * above the diagonal. Dirichlet gives n positive numbers that sum to 1. Each coordinate is a latent of its own, proposed
- * given the ones before it. The last coordinate of a Dirichlet follows from the others and is not recorded. A coordinate of a
+ * above the diagonal. Dirichlet gives n positive numbers that sum to 1. Each coordinate is a separate latent, proposed
+ * given the earlier ones. The last coordinate of a Dirichlet follows from the others and is not recorded. A coordinate of a
  * Dirichlet is exact to 1e-16 of the remainder that earlier coordinates leave of 1. With concentrations far below 1, put
- * first the coordinates that must be exact when tiny. */
+ * those coordinates first that must be exact even when tiny. */
 ARS_API ars_dist ars_multivariate_normal(const double *mean, const double *cholesky, size_t n);
 ARS_API ars_dist ars_dirichlet(const double *concentration, size_t n);
 
@@ -116,13 +116,13 @@ ARS_API size_t ars_dimension(ars_dist d);
 
 /* ---- random choices -------------------------------------------------------------------------------------------- */
 
-/* Draws a latent: the controller proposes it and records it under `name`. Returns the value. The name is copied. A site keeps
- * one kind of distribution. If `name` is NULL, the draw is named by its call path, like ars_flat. */
+/* Draws a latent: the controller proposes it and records it under `name`. Returns the value. The name is copied. A site always
+ * has the same kind of distribution. If `name` is NULL, the draw is named by its call path, like ars_flat. */
 ARS_API double ars_sample(const char *name, ars_dist d) ARS__APART;
 
 /* Draws n latents of one site in one request to the controller. Values and records equal those of n calls of
- * ars_sample(name, d[i]), for a fraction of the waiting time. `values` receives ars_dimension(d[i]) numbers for each. All d are
- * of one kind. n may be 0. `name` may be NULL, as for ars_sample, for kinds with one value. */
+ * ars_sample(name, d[i]), for a fraction of the waiting time. `values` receives ars_dimension(d[i]) numbers for each. All d
+ * must be of the same kind. n may be 0. For kinds with one value, `name` may be NULL, as for ars_sample. */
 ARS_API void ars_sample_vector(const char *name, const ars_dist *d, size_t n, double *values) ARS__APART;
 
 /* Draws a nuisance: always from the prior, never recorded. */
@@ -132,8 +132,8 @@ ARS_API void ars_draw_vector(const ars_dist *d, size_t n, double *values);
 
 /* ---- draws without names --------------------------------------------------------------------------------------- */
 
-/* Draws a uniform number strictly inside (0, 1), for a generator that asks for random numbers without a purpose. The draw is a
- * latent, unless ars_flat_policy makes it a nuisance. Its name is its call path: the open scopes, then the functions from
+/* Draws a uniform number strictly inside (0, 1), for generators that request random numbers without naming them. The draw is a
+ * latent unless ars_flat_policy makes it a nuisance. Its name is its call path: the open scopes, then the functions from
  * the model down to the one that draws, each with the index of the call in it:
  *
  *     "tau decay/pythia>model#1>TauDecays::decay#3>isotropicDecay#2"     // in the loop "tau decay" and the scope "pythia"
@@ -148,7 +148,7 @@ ARS_API double ars_flat(void) ARS__APART;
         ars__u;                                                                                                        \
     })) /* never a tail call */
 
-/* Opens and closes a scope: a prefix for the names of unnamed draws. Draws with a name keep it. Scopes nest, at most
+/* Opens and closes a scope: a prefix for the names of unnamed draws. Named draws keep their names. Scopes nest, at most
  * ARS_MAX_SCOPES deep. The name is copied. A retry of a loop restores the scopes of the loop's entry, and the end of a trace
  * closes all open scopes, so a scope that was left by longjmp has no lasting effect. ars_scope_pop without an open scope is an
  * error. */
@@ -157,7 +157,7 @@ ARS_API void ars_scope_push(const char *name);
 ARS_API void ars_scope_pop(void);
 
 /* Makes unnamed draws whose address matches the pattern latents, or nuisances (drawn from the prior and not recorded). A
- * pattern with * (any characters) or ? (any one character) must match the whole address; a pattern without them must occur in
+ * pattern with * (any characters) or ? (any one character) must match the entire address; a pattern without them must occur in
  * it. The last matching rule wins; a draw that matches none is a latent. Call this before the first trace. Rules that the
  * user gives to the controller (flat_policy=, --latent, --nuisance) come after those of the program. */
 enum ars_policy { ARS_LATENT = 1, ARS_NUISANCE = 2 };
@@ -179,30 +179,31 @@ ARS_API void ars_flat_policy(const char *pattern, enum ars_policy policy);
 ARS_API double ars_observe(const char *name, ars_dist d);
 
 /* Observes data that the program itself holds. A posterior run scores `value`, unless the controller gives data of this name,
- * which replaces it. Runs that simulate their data (prior draws, training) and the plain simulator ignore `value` and draw from
+ * which override it. Runs that simulate their data (prior draws, training) and the plain simulator ignore `value` and draw from
  * d, as ars_observe does. NaN means "not observed". Returns the value that was observed or drawn. A program that holds all its
  * data needs none from the controller: posterior(observe={}). A network that was trained with this name needs the data before
- * the first draw; pass it in observe= then. */
+ * the first draw; in that case, also pass them in observe=. */
 ARS_API double ars_observe_value(const char *name, ars_dist d, double value);
 
 /* Observes n independent Normals at once. `value` (may be NULL) receives the observed numbers. Elements given as NaN are not
- * observed: they are drawn, and left out of the likelihood. */
+ * observed: they are drawn and do not enter the likelihood. */
 ARS_API void ars_observe_normals(const char *name, const double *mean, const double *std, size_t n, double *value);
 
-/* Observes n independent numbers at once, from distributions of any kinds, which may differ. `value` as above. The controller
- * gives one array, and the trace records one. */
+/* Observes n independent numbers at once, from distributions of any kinds, which may differ. `value` is as above. The data are
+ * a single array, and the trace records a single array. */
 ARS_API void ars_observe_vector(const char *name, const ars_dist *d, size_t n, double *value);
 
 /* Observes n numbers that the program itself holds at `given`, each as ars_observe_value does. `value` (may be NULL, or `given`
  * itself if that is not const) receives the numbers that were observed or drawn. */
 ARS_API void ars_observe_values(const char *name, const ars_dist *d, size_t n, const double *given, double *value);
 
-/* Returns all data that the controller gives for `name`, *n numbers, for a program that needs them before it observes them; for
- * example, their number may decide how it runs. They count as observed, but the call scores and records nothing. Returns NULL,
- * and *n = 0, if there are none, and in runs that simulate their data. Valid until the trace ends. */
+/* Returns all data that the controller gives for `name`, and sets *n to their number. Use it in a program that needs the data
+ * before it observes them, for example because their number decides how it runs. They count as observed, but the call scores
+ * and records nothing. Returns NULL and sets *n to 0 if there are none, and in runs that simulate their data. The pointer is
+ * valid until the trace ends. */
 ARS_API const double *ars_given(const char *name, size_t *n);
 
-/* Multiplies the likelihood by exp(log_likelihood). -INFINITY makes it 0; a sum that overflows to +INFINITY is an error. */
+/* Multiplies the likelihood by exp(log_likelihood). -INFINITY makes it 0. A sum that overflows to +INFINITY is an error. */
 ARS_API void ars_factor(const char *name, double log_likelihood);
 
 /* Records quantities of interest with the trace: one number, or n. */
@@ -218,12 +219,12 @@ ARS_API void ars_results_shaped(const char *name, const double *value, const siz
 /* Runs a model that is a function, once per trace. Returns the exit code for main. */
 ARS_API int ars_main(int argc, char **argv, void (*model)(void *), void *user);
 
-/* Begins the next trace, for a simulator with an event loop of its own: while (ars_next_trace()) { one event }. Without a
+/* Begins the next trace, for a simulator with its own event loop: while (ars_next_trace()) { one event }. Without a
  * controller it returns true once, or as often as the environment variable ARS_TRACES says; ARS_SEED fixes the draws. */
 ARS_API bool ars_next_trace(void);
 
 /* Returns true inside a trace: from the moment that ars_next_trace returns true, or ars_main calls the model, to the end of that
- * trace. Code that also runs before the first trace, such as a generator's initialisation, can ask whether it may draw. */
+ * trace. Code that also runs before the first trace, such as a generator's initialisation, can check whether it may draw. */
 ARS_API bool ars_in_trace(void);
 
 /* Returns true in a continuation: a re-run of a loop, whose only effect should be its acceptance. */
@@ -253,22 +254,23 @@ ARS_API const char *ars_version(void);
 #define rs_end() ars_rs_end()
 #endif
 
-/* A handle for a loop whose marks are not in one function: an event generator that begins a try in one method and accepts in
- * another, or interposed functions of somebody else's program:
+/* A handle for a loop whose marks are not in the same function, such as an event generator that begins a try in one method and
+ * accepts it in another, or interposed functions of a third-party program:
  *
  *     static ars_loop decay = ARS_LOOP("tau decay");
  *     void begin_decay(void)  { ars_loop_try(&decay); ... }        // entry, and every retry
  *     void write_decay(void)  { ...; ars_loop_accept(&decay); }    // accepted
  *
- * You own the handle, a small value: static, on the stack, or in an object. It must live while its loop is open. It holds the
- * whole state of the loop; stack frames play no part. Several handles may have the same name. Loops of all kinds may be nested;
- * each ends before the one around it. In a recursive function every activation needs a handle of its own: one handle for two
- * nested entries is an error, reported when the outer one ends. The rules at the top apply: call ars_loop_accept or
- * ars_loop_abandon before every way out of the loop.
+ * You own the handle, a small value that may be static, on the stack, or in an object. It must exist while its loop is open. It
+ * holds the entire state of the loop; stack frames do not matter. Several handles may have the same name. Loops of all kinds may
+ * be nested; each must end before the one around it. In a recursive function, every activation needs a separate handle: one
+ * handle for two nested entries is an error, reported when the outer one ends. The rules at the top apply: call
+ * ars_loop_accept or ars_loop_abandon before every way out of the loop.
  *
- * One mistake cannot be detected: leave a loop by return, exception or longjmp, and begin it again later in the trace with the
- * same handle. That looks like a retry, and what was drawn in between is discarded with the last try. So give a handle no more
- * life than its loop needs, where you can: a local one is found out. In C++, call abandon() where you catch the exception. */
+ * One mistake cannot be detected: if a loop is left by return, exception or longjmp and begun again later in the trace with the
+ * same handle, this looks like a retry, and the draws made in between are discarded with the last try. Keep the lifetime of a
+ * handle as short as possible, because libars does detect this mistake with local handles. In C++, call abandon() where you
+ * catch the exception. */
 typedef struct ars_loop {
     const char *name; /* the rest is private */
     unsigned ready;
@@ -281,16 +283,17 @@ typedef struct ars_loop {
     { (loop_name), ARS__LOOP_READY, 0, 0 }
 #define ARS__LOOP_READY 0x6c6f6f70u
 
-/* Returns a handle with a name that is made at run time. The name is copied, and kept as long as the process lives. */
+/* Returns a handle with a name that is made at run time. The name is copied and kept until the process ends. */
 ARS_API ars_loop ars_loop_named(const char *name);
 
-/* Begins a try: the entry of the loop if its handle is closed, otherwise a retry, which discards the draws of the last try. */
+/* Begins a try. If the handle is closed, this is the entry of the loop; otherwise it is a retry, which discards the draws of the
+ * last try. */
 ARS_API void ars_loop_try(ars_loop *loop);
 
 /* Accepts the try and ends the loop. */
 ARS_API void ars_loop_accept(ars_loop *loop);
 
-/* Gives up: rejects the try and ends the loop without another one, for a loop with a cap on its tries.
+/* Gives up: rejects the try and ends the loop. Use it in a loop that limits the number of tries.
  *
  *     for (int i = 0; i < 100; i++) {
  *         ars_loop_try(&loop);
@@ -300,27 +303,27 @@ ARS_API void ars_loop_accept(ars_loop *loop);
  *     ars_loop_abandon(&loop);
  *     return limit;                                                 // and the trace goes on
  *
- * The draws of the loop leave the trace, as after a rejected try, and the weight of the trace stays correct; docs/design.md has
- * the proof. It covers a cap that is fixed when the loop is entered, and tries that decide by themselves that there is no other.
- * The weight of an abandoned loop contains p/q of all its tries. Where abandoning is common, keep the cap small or the proposals
- * close to the prior. In a program that calls ars_loop_abandon anywhere, loops by handle take a little more work: libars must
- * estimate how often each of them is abandoned. */
+ * The draws of the loop are removed from the trace, as after a rejected try, and the weight of the trace stays correct;
+ * docs/design.md has the proof. It covers a limit that is fixed when the loop is entered, and tries that themselves decide to be
+ * the last. The weight of an abandoned loop contains p/q of all its tries. Where abandoning is common, keep the limit small or
+ * the proposals close to the prior. If a program calls ars_loop_abandon anywhere, loops with handles take a little more work,
+ * because libars must estimate how often each of them is abandoned. */
 ARS_API void ars_loop_abandon(ars_loop *loop);
 #define ars_loop_abandon(loop) ARS__LOOP_ABANDON(loop)
 
-/* ars_reject(body, context) repeats bool body(void *context) until it returns true: a whole loop in one call, without marks. It
- * is never forked or rewound. Under a controller, libars estimates its acceptance by calling body again, many times, before the
- * tries of the simulator itself. This is fast, and correct if body keeps two promises:
- *  - It changes nothing but *context and memory of its own: no global or static variable, no file, no generator of random
- *    numbers other than ars_sample and ars_draw, no allocation that it does not free.
+/* ars_reject(body, context) repeats bool body(void *context) until it returns true. It is an entire loop in one call, without
+ * marks, and is never forked or rewound. Under a controller, libars estimates its acceptance by calling body many times before
+ * the tries of the simulator itself. This is fast, and correct if body keeps two promises:
+ *  - It changes nothing but *context and its own memory: no global or static variable, no file, no random number generator
+ *    other than ars_sample and ars_draw, no allocation that it does not free.
  *  - It reads nothing from *context that an earlier call has written: every call begins in the same state.
  *
- * It may read anything else. After the loop, *context is as the accepted try left it. Nothing checks the promises: a body that
- * breaks them makes wrong weights. A body that cannot keep them belongs in a loop with rs_start and rs_end.
+ * It may read anything else. After the loop, *context holds the state that the accepted try left. libars does not check the
+ * promises, and a body that breaks them causes wrong weights. If a body cannot keep them, use a loop with rs_start and rs_end.
  *
  * The body may contain loops of either kind, and ars_reject may be used inside loops of either kind. There it is estimated in
- * every try of the outer loop; a marked loop only in the accepted one. A body that fails ends the trace with that failure. An
- * unnamed loop is called like an unnamed rs_start; ars_reject_named("theta", body, context) names it. */
+ * every try of the outer loop, whereas a marked loop is estimated only in the accepted one. If the body fails, the trace ends
+ * with that failure. An unnamed loop is named like an unnamed rs_start; ars_reject_named("theta", body, context) names it. */
 #define ars_reject(body, context) ARS__REJECT("", body, context)
 #define ars_reject_named(loop_name, body, context) ARS__REJECT("" loop_name, body, context)
 

@@ -7,7 +7,7 @@
  *     });
  *     ars::observe("y", ars::normal(x, 0.1));
  *
- * Read the notes at the top of ars.h first: they apply here too. */
+ * Read the notes at the top of ars.h first; they also apply here. */
 #ifndef ARS_HPP
 #define ARS_HPP
 
@@ -162,7 +162,7 @@ inline std::vector<double> sample_vector(const char *name, std::initializer_list
     ars_sample_vector(name, d.begin(), d.size(), values.data());
     return values;
 }
-/* One distribution: one draw of each of its dimensions. */
+/* Draws all dimensions of one distribution. */
 inline std::vector<double> sample_vector(const char *name, dist d) {
     std::vector<double> values(ars_dimension(d));
     ars_sample_vector(name, &d, 1, values.data());
@@ -204,7 +204,7 @@ inline void results(const char *name, std::initializer_list<double> value) {
     ars_results(name, value.begin(), value.size());
 }
 
-/* A scope for unnamed draws that ends with its block, also by exception: ars::scope tau("tau"); */
+/* A scope for unnamed draws that ends with its block, even by an exception: ars::scope tau("tau"); */
 class scope {
   public:
     explicit scope(const char *name) { ars_scope_push(name); }
@@ -313,8 +313,8 @@ template <class Model> int main(int argc, char **argv, Model &&model) {
 
 /* ---- rejection loops ------------------------------------------------------------------------------------------ */
 
-/* Repeats body() until it returns true. Every try must be independent of earlier tries. The body is a lambda that
- * is written in the call; the loop's address survives recompiling, with GCC and Clang alike. */
+/* Repeats body() until it returns true. Every try must be independent of earlier tries. Write the body as a lambda in the
+ * call itself; the loop's address then survives recompilation, with GCC and Clang alike. */
 template <class F> void reject(F &&body, const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
     static_assert(!std::is_lvalue_reference<F>::value,
                   "ars::reject without a name needs a lambda written in the call; else ars::reject(\"name\", body)");
@@ -325,14 +325,14 @@ template <class F> void reject(F &&body, const char *file = __builtin_FILE(), un
 #endif
 }
 
-/* The same for a loop with a name, which keeps its address wherever the code moves. Any callable will do. */
+/* The same for a loop with a name, which keeps its address wherever the code moves. Accepts any callable. */
 template <class F> void reject(const char *name, F &&body) {
     detail::reject_loop(detail::reject_by_name(name), body);
 }
 
-/* As ars::reject, but nothing is forked: the body is called again instead, which is much faster. It is right if the body
- * keeps the promise of ars_reject in ars.h, for which *context is what the lambda captures: it changes nothing else, and
- * reads from that nothing which an earlier call of it has written. Also for a loop with a name. */
+/* Like ars::reject, but calls the body again instead of forking, which is much faster. This is correct if the body keeps the
+ * promises of ars_reject in ars.h, where *context stands for the captures of the lambda: it changes nothing else, and it reads
+ * nothing from them that an earlier call has written. There is also a form for loops with a name. */
 template <class F>
 void reject_in_place(F &&body, const char *file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
     static_assert(!std::is_lvalue_reference<F>::value,
@@ -347,8 +347,8 @@ template <class F> void reject_in_place(const char *name, F &&body) {
     detail::reject_again(detail::reject_by_name(name), body);
 }
 
-/* A loop by handle, as ars_loop in ars.h: attempt() begins every try, accept() ends the loop, wherever they are called. A copy
- * is a closed handle of the same name, so an object that has one can be copied and moved between its loops. */
+/* A loop with a handle, like ars_loop in ars.h: attempt() begins every try and accept() ends the loop, wherever you call them. A
+ * copy is a closed handle with the same name, so an object that contains one can be copied and moved between its loops. */
 class loop {
   public:
     explicit loop(const char *name) : handle(ars_loop_named(name)) {}
@@ -361,7 +361,7 @@ class loop {
 
     void attempt() { ars_loop_try(&handle); }
     void accept() { ars_loop_accept(&handle); }
-    /* Given up, not accepted. A template, so that a program that never calls it is not one that abandons loops. */
+    /* Gives up without acceptance. It is a template so that libars can tell programs that never call it. */
     template <class Self = loop> void abandon() { detail::abandon<Self>(handle); }
 
   private:

@@ -1,15 +1,15 @@
-/* ars/clhep.hpp: libars as a random engine of CLHEP, and so of Geant4.
+/* ars/clhep.hpp: libars as a random engine of CLHEP, and therefore of Geant4.
  *
  *     ars::clhep_engine engine;
  *     CLHEP::HepRandom::setTheEngine(&engine);
  *     double x = CLHEP::RandFlat::shoot(0, 10);                  // one latent, named by its call path
  *
- * The engine has no state of its own. Seeds are kept for getSeed and change no draw. Saving and restoring its status works,
- * and does nothing but check that the file is one of this engine: in a trace the controller decides about draws.
+ * The engine has no state. Seeds are stored for getSeed and do not change any draw. Restoring a saved status only checks that
+ * the file belongs to this engine, because in a trace the controller determines the draws.
  *
- * Some distributions of CLHEP hold rejection loops, and RandGauss also keeps the second of two results for its next call. A
- * kept value passes from one try of a loop to the next, and from one trace to the next, which makes weights wrong: use
- * RandGaussQ, which draws once. docs/adapters.md lists which distributions draw how often. */
+ * Some distributions of CLHEP contain rejection loops, and RandGauss also keeps the second of two results for its next call. A
+ * kept value passes from one try of a loop to the next, and from one trace to the next, which makes weights wrong. Use
+ * RandGaussQ instead, which draws once. docs/adapters.md lists how many draws each distribution makes. */
 #ifndef ARS_CLHEP_HPP
 #define ARS_CLHEP_HPP
 

@@ -1,12 +1,12 @@
-/* ars/flat.h: libars as the random number generator of a program that somebody else wrote.
+/* ars/flat.h: libars as the random number generator of a third-party program.
  *
- * Many generators take a function that returns uniform random numbers. Give them one of these:
+ * Many generators accept a function that returns uniform random numbers. Pass one of these:
  *
  *     ncrystal_setrandgen(ars_flat_function);                   // double (*)(void)
  *
- * In a trace each call is ars_flat(): a latent whose name is its call path, or a nuisance where ars_flat_policy says so.
- * Outside a trace, for instance while the generator initialises itself, numbers come from a stream with a fixed seed: they are
- * the same in every process, and nothing is recorded.
+ * In a trace, each call is ars_flat(): a latent named by its call path, or a nuisance if ars_flat_policy says so. Outside a
+ * trace, for instance while the generator initialises itself, numbers come from a stream with a fixed seed: they are the same
+ * in every process, and nothing is recorded.
  *
  * All numbers lie strictly inside (0, 1). */
 #ifndef ARS_FLAT_H
@@ -36,7 +36,7 @@ static inline uint32_t ars_flat_function_bits(void) {
     return (uint32_t)(ars_flat_function() * 4294967296.0);
 }
 
-/* The same for generators that pass a pointer to their state, which is ignored: double (*)(void *) and so on. */
+/* The same for generators that pass a pointer to their state, which these functions ignore: double (*)(void *) and so on. */
 static inline double ars_flat_function_state(void *state) {
     (void)state;
     return ars_flat_function();
@@ -50,8 +50,8 @@ static inline uint32_t ars_flat_function_bits_state(void *state) {
     return ars_flat_function_bits();
 }
 
-/* void (*)(double *, int): fills an array. A negative n is 0. For Fortran, which passes references, wrap it under the name
- * that the program calls:   void ranlux_(float *values, const int *n) { ars_flat_array_float(values, *n); } */
+/* void (*)(double *, int): fills an array. A negative n counts as 0. Fortran passes references, so define a function with the
+ * name that the program calls:   void ranlux_(float *values, const int *n) { ars_flat_array_float(values, *n); } */
 static inline void ars_flat_array(double *values, int n) {
     for (int i = 0; i < n; i++) values[i] = ars_flat_function();
 }

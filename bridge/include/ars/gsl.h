@@ -3,14 +3,15 @@
  *     gsl_rng *r = gsl_rng_alloc(ars_gsl_rng);
  *     double x = gsl_ran_flat(r, 0, 10);                         // one latent, named by its call path
  *
- * Works with everything that takes a gsl_rng. Its seed is ignored: in a trace the controller decides, outside one the numbers
- * are the same in every process. The generator has no state, so gsl_rng_clone and gsl_rng_memcpy give the same generator again.
+ * It works with every function that accepts a gsl_rng. Seeds are ignored: in a trace the controller determines the draws, and
+ * outside a trace the numbers are the same in every process. The generator has no state, so gsl_rng_clone and gsl_rng_memcpy
+ * give the same generator again.
  *
- * Some functions of GSL draw until they like the result: gsl_ran_gaussian, gsl_ran_gamma, gsl_ran_poisson and others. Their
- * loops are not marked, so the rejected draws are latents too, and a network has to learn them. For a latent take ars_sample
- * with the distribution instead: ars_sample("x", ars_normal(0, 1)). docs/adapters.md lists which functions draw how often.
+ * Some GSL functions contain rejection loops: gsl_ran_gaussian, gsl_ran_gamma, gsl_ran_poisson and others. These loops are not
+ * marked, so the rejected draws are also latents, and a network has to learn them. For a latent, use ars_sample with the
+ * distribution instead: ars_sample("x", ars_normal(0, 1)). docs/adapters.md lists how many draws each function makes.
  *
- * ars_gsl_rng is one object in the whole program, however many files include this header: the linker keeps one of the weak
+ * ars_gsl_rng is a single object per program, however many files include this header, because the linker keeps one of the weak
  * definitions. */
 #ifndef ARS_GSL_H
 #define ARS_GSL_H

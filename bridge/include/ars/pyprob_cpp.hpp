@@ -2,8 +2,8 @@
  *
  * A program that includes <pyprob_cpp.h> needs no change: the folder ars/compat/pyprob_cpp holds a header of that name, which
  * includes this one. Put it on the include path instead of pyprob_cpp's (ars config --pyprob-cpp, the CMake target
- * ars::pyprob_cpp, or pkg-config ars-pyprob-cpp), link libars, and leave out ZeroMQ, flatbuffers and pyprob_cpp. Needs C++14 and
- * xtensor (Debian: libxtensor-dev). docs/pyprob-cpp.md has the whole story; in short:
+ * ars::pyprob_cpp, or pkg-config ars-pyprob-cpp) and link libars. ZeroMQ, flatbuffers and pyprob_cpp are no longer needed. The
+ * header needs C++14 and xtensor (Debian: libxtensor-dev). docs/pyprob-cpp.md explains the details; in short:
  *
  *     pyprob_cpp                              libars
  *     sample(d), sample(d, "x")               ars_sample, or ars_sample_vector for a tensor; named "x", else by call path
@@ -15,8 +15,8 @@
  *     Model(forward, "name").startServer()    ars_main
  *     forward(observation)                    data given as "observation", else the default observation
  *
- * Shapes are those that pyprob gives: parameters broadcast, and a number counts as a tensor of shape (1). Before startServer
- * and after it, draws come from pyprob_cpp::generator, and observations and tags do nothing. */
+ * Shapes are the same as in pyprob: parameters broadcast, and a number counts as a tensor of shape (1). Before and after
+ * startServer, draws come from pyprob_cpp::generator, and observations and tags do nothing. */
 #ifndef ARS_PYPROB_CPP_HPP
 #define ARS_PYPROB_CPP_HPP
 
@@ -301,11 +301,11 @@ class Categorical : public Distribution {
 
 /* ---- draws, observations, results -------------------------------------------------------------------------------------- */
 
-/* Of draws outside a trace. Every trace seeds it anew, so that a subclass that draws from it repeats its draws. */
+/* The generator for draws outside a trace. Every trace seeds it again, so a subclass that draws from it repeats its draws. */
 static std::default_random_engine &generator __attribute__((unused)) = libars_detail::here().engine;
 
-/* Whether the controller proposes for draws that do not say so, and whether they are draws of a rejection loop. What a trace
- * sets is over when it ends. */
+/* The defaults of `control` (may the controller propose the draw?) and `replace` (is it in a rejection loop?). Values that a
+ * trace sets are reset when it ends. */
 inline void setDefaultControl(bool control = true) {
     libars_detail::here().control = control;
 }
@@ -366,13 +366,13 @@ class Model {
   public:
     Model(xt::xarray<double> (*modelFunction)(), const std::string &modelName)
         : function(modelFunction), name(modelName) {}
-    /* As in pyprob_cpp before 0.1.10: the model gets the data given as "observation", else `defaultObservation`. */
+    /* As in pyprob_cpp before 0.1.10: the model receives the data given as "observation", otherwise `defaultObservation`. */
     Model(xt::xarray<double> (*modelFunction)(xt::xarray<double>), xt::xarray<double> defaultObservation,
           const std::string &modelName)
         : older(modelFunction), defaults(std::move(defaultObservation)), name(modelName) {}
 
-    /* Runs the model, once per trace that the controller asks for; once if there is none. Nothing is bound: ARS_ENDPOINT says
-     * where the controller is, and `serverAddress` says nothing. Returns when the controller is done. */
+    /* Runs the model once per trace that the controller requests, or once if there is no controller. No address is bound:
+     * ARS_ENDPOINT is the address of the controller, and `serverAddress` is ignored. Returns when the controller has finished. */
     void startServer(const std::string &serverAddress = "tcp://*:5555") {
         (void)serverAddress;
         if (ars_standalone() && isatty(STDERR_FILENO))
@@ -410,7 +410,7 @@ class Model {
         if (result.size()) libars_detail::record("result", result);
     }
 
-    /* In the shape of the default if it has as many elements. */
+    /* Takes the shape of the default if the number of elements agrees. */
     xt::xarray<double> observation() const {
         std::size_t n = 0;
         const double *given = ars_given("observation", &n);

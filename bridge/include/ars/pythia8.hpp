@@ -5,11 +5,11 @@
  *     pythia.init();                                                        // draws outside any trace: the same in every process
  *     return ars::main(argc, argv, [&] { ... pythia.next(); ... });         // draws are latents, named by their call paths
  *
- * An event takes hundreds of numbers. Make those that the data do not depend on nuisances:
+ * An event uses hundreds of random numbers. Turn those that do not affect the data into nuisances:
  *
  *     ars_flat_policy("isotropicDecay", ARS_NUISANCE);
  *
- * docs/adapters.md says which loops of Pythia may be marked, and which may not. */
+ * docs/adapters.md explains which loops of Pythia you may mark. */
 #ifndef ARS_PYTHIA8_HPP
 #define ARS_PYTHIA8_HPP
 

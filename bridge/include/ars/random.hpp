@@ -5,14 +5,14 @@
  *     double x = length(bits);                                              // one latent, named by its call path
  *     std::shuffle(cards.begin(), cards.end(), bits);
  *
- * One value is one draw of ars_flat, and has 64 bits, so that the standard library makes a double of one draw. Its upper 53 bits
- * are the draw; the lower 11, which a double does not have, are a hash of them.
+ * Each value is one draw of ars_flat and has 64 bits, so the standard library needs only one draw for a double. The upper 53
+ * bits are the draw; the lower 11, which a double does not have, are a hash of them.
  *
- * Distributions of the standard library may hold rejection loops and values kept for the next call. libstdc++'s
- * std::normal_distribution does both: it draws a point until it lies in the disc, and keeps the second of two results. A kept
+ * Distributions of the standard library may contain rejection loops and keep values for the next call. libstdc++'s
+ * std::normal_distribution does both: it draws points until one lies in the disc, and keeps the second of two results. A kept
  * value passes from one try of a loop to the next, and from one trace to the next, which makes weights wrong. Construct such a
- * distribution where it is used, or call its reset() first. For a latent take ars::sample("x", ars::normal(0, 1)) instead: one
- * draw, of a known distribution, without a loop. docs/adapters.md lists which distributions draw how often. */
+ * distribution where you use it, or call its reset() first. For a latent, use ars::sample("x", ars::normal(0, 1)) instead: one
+ * draw from a known distribution, without a loop. docs/adapters.md lists how many draws each distribution makes. */
 #ifndef ARS_RANDOM_HPP
 #define ARS_RANDOM_HPP
 
