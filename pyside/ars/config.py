@@ -170,8 +170,8 @@ class TrainingConfig:
     seed: int | None = _field(None, Setting("random seed", most=LARGEST_SEED, none="random"))
     warmup: float = _field(0.01, Setting("share of the traces with a rising learning rate", 0, 1, whole=False))
     clip: float = _field(10.0, Setting("largest norm of a gradient", whole=False))
-    held_out: int = _count(0, "traces to evaluate on, never trained on; 0: chosen", 0)
-    evaluate_every: int = _count(0, "traces between two evaluations; 0: chosen", 0, MOST_TRACES)
+    held_out: int = _count(0, "traces held out for evaluation; 0: chosen automatically", 0)
+    evaluate_every: int = _count(0, "traces between two evaluations; 0: chosen automatically", 0, MOST_TRACES)
     patience: int = _count(0, "stop after N evaluations without a lower held-out loss; 0: never", 0)
     train_on: str = _field(
         "accepted", Setting("draws to train on: those that loops accept, or all", choices=("accepted", "all"))
@@ -276,11 +276,11 @@ class NetworkConfig:
     missing_data: str = _field(
         "refused", Setting("NaN in the data: an error, or an input", choices=("refused", "masked")), later=True
     )
-    series: str = _field("auto", Setting("how series are seen", choices=("auto", "flat", "attention")))
-    series_dim: int = _count(32, "size of what one head reads of a series", most=_LARGEST_LAYER)
-    series_heads: int = _count(2, "heads that read a series", most=64)
+    series: str = _field("auto", Setting("how the network reads series", choices=("auto", "flat", "attention")))
+    series_dim: int = _count(32, "size of the output of one attention head", most=_LARGEST_LAYER)
+    series_heads: int = _count(2, "attention heads for series", most=64)
     pairs: str = _field(
-        "azimuth", Setting("what is seen of two draws in a row that may be a vector", choices=("azimuth", "none"))
+        "azimuth", Setting("features of two consecutive draws that may form a vector", choices=("azimuth", "none"))
     )
     wrap: str = _field("auto", Setting("proposals for angles that go around the circle", choices=("auto", "none")))
 
@@ -377,12 +377,12 @@ class RefineConfig:
     steps: int = _count(400, "largest number of optimizer steps per round")
     batch_size: int = _count(256, "traces per step of the optimizer", most=2**20)
     lr: float = _field(1e-3, Setting("largest learning rate", whole=False))
-    effective: int = _count(1000, "effective traces per round; fewer are tempered")
-    prior_share: float = _field(0.05, Setting("share of the loss of prior traces", 0, 0.9, whole=False))
+    effective: int = _count(1000, "effective traces per round; with fewer, weights are tempered")
+    prior_share: float = _field(0.05, Setting("share of the loss that comes from prior traces", 0, 0.9, whole=False))
     defensive: float = _field(
         0.01, Setting("largest share of the prior in each refined proposal", 1e-6, 0.5, whole=False)
     )
-    aim: float = _field(0.0, Setting("aim at traces that are proposed too rarely", 0, 1, whole=False))
+    aim: float = _field(0.0, Setting("how strongly to favour traces that are proposed too rarely", 0, 1, whole=False))
     enough: float = _field(0.9, Setting("stop when this share of the traces is effective", 0, 1, whole=False))
     patience: int = _count(4, "stop after N rounds without a better one")
     M: int = _count(10, "runs under p per loop entry, in the rounds")

@@ -70,7 +70,7 @@ class Simulator:
     command : str, path or sequence of str
         The executable, or a list of the executable and its arguments.
     workers : int, optional
-        Processes that run traces (default: 8 per core, and 32 per core where proposals are asked for).
+        Processes that run traces (default: 8 per core, and 32 per core if traces request proposals).
     limits : Limits, optional
         All limits together (default: ``Limits()``).
     trace_timeout, try_timeout, max_tries, max_snapshots, max_processes, max_memory, max_restarts, startup_timeout

@@ -80,7 +80,7 @@ def test_help_is_made_of_the_table() -> None:
     text = " ".join(_parser(add_limits, add_workers).format_help().split())
     for name in _OPTIONS:
         assert f"{LIMITS[name].meaning} (default: {LIMITS[name].default})" in text
-    assert "(default: 8 per core, 32 per core where proposals are asked for)" in text
+    assert "(default: 8 per core, 32 per core if traces request proposals)" in text
 
 
 @pytest.mark.parametrize("command", cli.COMMANDS)

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from ars_lab.bench.measure import Effort
     from ars_lab.bench.results import Measurement, Report
 
-HELP = "Measure the speed of continuations, inference and training, also against pyprob."
+HELP = "Measure the speed of continuations, inference and training, and compare it with pyprob."
 _MUCH_STOLEN = 0.03  # of the time
 
 SUITES = {
     "fork": "cost of a forked continuation, relative to a bare fork of the same process",
     "rewind": "cost of a rewound continuation, relative to a forked one and to a bare fork",
-    "draws": "cost of a draw in a simulator that runs alone, relative to drand48, and in a run",
+    "draws": "cost of a draw in a simulator that runs alone, relative to drand48, and under a controller",
     "infer": "posterior traces per second, and the share of each part",
     "budget": "effective traces per second of an automatic budget, relative to M = 1, N = 10 and to the best fixed one",
     "costs": "costs of the parts of a run on this machine, for ars infer --costs",
-    "sites": "cost of a request against the number of sites",
+    "sites": "cost of a request as a function of the number of sites",
     "train": "traces per second of prior runs, recording and training",
-    "pyprob": "same work in pyprob and in libars, in turns",
+    "pyprob": "speed of libars and pyprob on the same work, measured alternately",
     "all": "every benchmark",
 }
 
@@ -41,18 +41,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             name, help=text, description="Run every benchmark." if name == "all" else f"Measure the {text}."
         )
         suite.add_argument(
-            "--full", action="store_true", help="run the whole grid (default: a small one, a minute or two)"
+            "--full",
+            action="store_true",
+            help="run the entire grid (default: a small one, which takes a minute or two)",
         )
-        suite.add_argument("--smallest", action="store_true", help="run for a few seconds, only to see that it works")
-        suite.add_argument("--seconds", type=positive, metavar="S", help="seconds per figure and repetition")
+        suite.add_argument("--smallest", action="store_true", help="run for a few seconds, only to check that it works")
+        suite.add_argument("--seconds", type=positive, metavar="S", help="seconds per measurement and repetition")
         suite.add_argument(
-            "--repeats", type=at_least(1), metavar="N", help="repetitions of every figure; the median counts"
+            "--repeats", type=at_least(1), metavar="N", help="repetitions of every measurement; the median is reported"
         )
-        suite.add_argument("--out", type=Path, metavar="FILE.json", help="write all figures, for ars bench compare")
+        suite.add_argument(
+            "--out", type=Path, metavar="FILE.json", help="write all measurements, for ars bench compare"
+        )
         suite.add_argument("--plots", type=Path, metavar="DIR", help="write plots (needs matplotlib)")
         add_report(suite, "a report")
         suite.add_argument(
-            "--into", type=Path, metavar="PAGE.md", help="write the tables between the marks of this page"
+            "--into", type=Path, metavar="PAGE.md", help="write the tables into this page, between its markers"
         )
         suite.add_argument(
             "--simulators", metavar="DIR", help="folder of the executables of csim/ (default: compiled when needed)"
@@ -71,8 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             )
     diff = commands.add_parser(
         "compare",
-        help="list what got slower between two files of --out",
-        description="List what got slower between two files of ars bench --out.",
+        help="list the measurements that became slower between two files of --out",
+        description="List the measurements that became slower between two files of ars bench --out.",
     )
     diff.add_argument("before", type=Path, help="file of the earlier measurement")
     diff.add_argument("after", type=Path, help="file of the later measurement")
@@ -84,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="smallest change to report, in percent (default: 10)",
     )
     add_json(diff)
-    diff.add_argument("--fail", action="store_true", help="exit with 1 if something got slower")
+    diff.add_argument("--fail", action="store_true", help="exit with code 1 if anything became slower")
 
 
 def _effort(arguments: argparse.Namespace) -> Effort:

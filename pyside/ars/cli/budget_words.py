@@ -133,8 +133,8 @@ def add_budget(parser: argparse.ArgumentParser, standard: str) -> None:
         metavar="BUDGET",
         help="continuations of every loop: auto; two numbers M N (M runs under the prior until accepted, N tries under "
         "the proposal, as in the paper); M=1,R=2 (R runs under the proposal until accepted); M=1,N=10,reuse (also uses "
-        f"the first try of the trace); the .nc file of a result, for its budget; or none ({standard}). No effect "
-        "without --network",
+        f"the first try of the trace); the .nc file of a result, to reuse its budget; or none ({standard}). Has no "
+        "effect without --network",
     )
 
 
@@ -154,16 +154,16 @@ def add_auto(parser: argparse.ArgumentParser) -> None:
         help="run as many traces as fit into this time, in seconds; --traces is the maximum",
     )
     group.add_argument(
-        "--error-of", metavar="NAME", help="apply --error to the mean of this result or latent, not to the evidence"
+        "--error-of", metavar="NAME", help="apply --error to the mean of this result or latent instead of the evidence"
     )
     group.add_argument(
         "--phases",
         type=at_least(1, 2),
         metavar="1|2",
         help="1: estimate every trace as it runs; 2: estimate afterwards, and only the traces that matter (default: "
-        "the cheaper one)",
+        "whichever is cheaper)",
     )
-    group.add_argument("--costs", type=Path, metavar="FILE", help="relative costs that ars bench costs has measured")
+    group.add_argument("--costs", type=Path, metavar="FILE", help="relative costs measured by ars bench costs")
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, Any]:

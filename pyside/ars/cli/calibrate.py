@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=at_least(10),
         default=_DATASETS,
         metavar="N",
-        help=f"data sets to draw from the prior (default: {_DATASETS})",
+        help=f"number of data sets to draw from the prior (default: {_DATASETS})",
     )
     parser.add_argument(
         "--traces", type=at_least(1), default=_TRACES, metavar="N", help=f"traces per data set (default: {_TRACES:,})"
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weighting",
         choices=[name for name in METHODS if name != "collapsed"],
-        help="weights to use (default: the run's own)",
+        help="weights to use (default: those of the run)",
     )
     add_budget(parser, "default: auto")
     parser.add_argument("--in-loops", choices=get_args(InLoops), help="proposals inside loops (default: proposal)")
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resume",
         type=Path,
         metavar="DIR",
-        help="keep the result of each data set in this folder, and reuse those that it already holds",
+        help="save the result of each data set in this folder, and reuse those that are already there",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write everything as JSON, for ars.Calibration.load")
     add_report(parser, "verdict, ranks, coverage and efficiency")
@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limits(parser)
     add_listen(parser)
     add_dask(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    parser.add_argument("--quiet", action="store_true", help="hide the progress bars")
     add_json(parser)
 
 

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=at_least(1),
         default=_TRACES,
         metavar="N",
-        help=f"traces in each of the three runs; more find rarer mistakes (default: {_TRACES:,})",
+        help=f"traces in each of the three runs; more traces find rarer mistakes (default: {_TRACES:,})",
     )
     add_seed(parser)
     add_limits(parser)

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 HELP: Final = "Start Dask workers in a Slurm allocation, or make certificates for a cluster."
 _SLURM: Final = "Submit one Slurm job per node, each with Dask workers, and run a command with them."
 _EPILOG: Final = """\
-With a command after --, the jobs end when the command ends. The command finds the cluster by itself: ars infer, ars
-record and ars mcmc use it without --dask, and so does distributed.Client() in a script of yours.
+With a command after --, the jobs end when the command ends. The command finds the cluster automatically: ars infer, ars
+record and ars mcmc need no --dask, and distributed.Client() in your scripts needs no address.
 
   ars cluster slurm --nodes 4 --cores 32 --memory 64G --walltime 02:00:00 -- ars infer ./decay --observe signal=1.2
 
-Without a command, the cluster stays until Ctrl-C, and other commands use it with --dask FILE, the file that is printed.
-Settings in your configuration of dask-jobqueue (~/.config/dask/jobqueue.yaml) are the defaults."""
+Without a command, the cluster runs until Ctrl-C. Other commands use it with --dask FILE; FILE is printed at the start.
+Defaults come from your configuration of dask-jobqueue (~/.config/dask/jobqueue.yaml)."""
 _WAIT: Final = 3600.0  # seconds
 _TICK: Final = 0.25
 _PATIENCE: Final = 60.0  # seconds for a command to end after a signal
@@ -43,11 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_slurm(slurm)
     _add_place(slurm)
     slurm.set_defaults(what=_slurm)
-    text = "Make an authority and a certificate for a cluster with TLS, with openssl."
+    text = "Make an authority and a certificate for a cluster with TLS (needs openssl)."
     certificates = kinds.add_parser("certificates", help=text, description=text)
-    certificates.add_argument("directory", metavar="DIR", type=Path, help="gets ca.pem, cert.pem and key.pem")
+    certificates.add_argument("directory", metavar="DIR", type=Path, help="folder for ca.pem, cert.pem and key.pem")
     certificates.add_argument(
-        "--days", type=at_least(1, 36_500), default=365, metavar="N", help="days of validity (default: 365)"
+        "--days", type=at_least(1, 36_500), default=365, metavar="N", help="validity in days (default: 365)"
     )
     certificates.set_defaults(what=_certificates)
 
@@ -57,13 +57,15 @@ def _add_slurm(parser: argparse.ArgumentParser) -> None:
         "command_line",
         nargs="*",
         metavar="COMMAND",
-        help="after --: run this with the cluster (default: wait for Ctrl-C)",
+        help="command to run with the cluster, after -- (default: wait for Ctrl-C)",
     )
     node = parser.add_argument_group("nodes")
-    node.add_argument("--nodes", type=at_least(1), required=True, metavar="N", help="jobs to submit, one per node")
-    node.add_argument("--cores", type=at_least(1), required=True, metavar="N", help="cores of each node")
     node.add_argument(
-        "--memory", type=number_of_bytes, required=True, metavar="BYTES", help="memory of each node, e.g. 64G"
+        "--nodes", type=at_least(1), required=True, metavar="N", help="number of jobs to submit, one per node"
+    )
+    node.add_argument("--cores", type=at_least(1), required=True, metavar="N", help="cores per node")
+    node.add_argument(
+        "--memory", type=number_of_bytes, required=True, metavar="BYTES", help="memory per node, e.g. 64G"
     )
     node.add_argument(
         "--processes",
@@ -81,25 +83,32 @@ def _add_slurm(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="TEXT",
-        help="a further #SBATCH line, e.g. --extra-directive=--constraint=haswell; can be repeated",
+        help="an additional #SBATCH line, e.g. --extra-directive=--constraint=haswell; can be repeated",
     )
     job.add_argument(
         "--setup",
         action="append",
         default=[],
         metavar="LINE",
-        help="a line of shell before the worker starts, e.g. 'module load gcc'; can be repeated",
+        help="a shell command to run before the worker starts, e.g. 'module load gcc'; can be repeated",
     )
-    job.add_argument("--python", metavar="PATH", help="Python on the nodes (default: the one that runs this command)")
-    job.add_argument("--local-directory", metavar="DIR", help="a fast disk of the nodes, for Dask's temporary files")
     job.add_argument(
-        "--log-directory", type=Path, metavar="DIR", help="keep the jobs' output here (default: removed at the end)"
+        "--python", metavar="PATH", help="Python interpreter on the nodes (default: the one that runs this command)"
+    )
+    job.add_argument(
+        "--local-directory", metavar="DIR", help="folder on a fast disk of the nodes, for Dask's temporary files"
+    )
+    job.add_argument(
+        "--log-directory",
+        type=Path,
+        metavar="DIR",
+        help="folder in which to keep the jobs' output (default: removed at the end)",
     )
     job.add_argument(
         "--shared",
         type=Path,
         metavar="DIR",
-        help="folder that all nodes see, for certificates and logs (default: the current one)",
+        help="folder that all nodes can access, for certificates and logs (default: the current one)",
     )
 
 
@@ -116,10 +125,12 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
         "--scheduler-file", type=Path, metavar="FILE", help="also write the address to this file, for --dask FILE"
     )
     net.add_argument(
-        "--no-tls", action="store_true", help="use no encryption: whoever reaches the scheduler can run code as you"
+        "--no-tls",
+        action="store_true",
+        help="use no encryption; anyone who can reach the scheduler can then run code as you",
     )
     add_tls(net, "(default: made for this cluster)")
-    life = parser.add_argument_group("life")
+    life = parser.add_argument_group("waiting")
     life.add_argument(
         "--wait",
         type=positive,
@@ -128,9 +139,13 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
         help=f"seconds to wait for nodes (default: {_WAIT:g})",
     )
     life.add_argument(
-        "--at-least", type=at_least(1), default=1, metavar="N", help="nodes to wait for before the command (default: 1)"
+        "--at-least",
+        type=at_least(1),
+        default=1,
+        metavar="N",
+        help="number of nodes to wait for before the command starts (default: 1)",
     )
-    life.add_argument("--dry-run", action="store_true", help="print the script of a job, and submit nothing")
+    life.add_argument("--dry-run", action="store_true", help="print the job script and submit nothing")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -35,7 +35,7 @@ def add_dask(parser: argparse.ArgumentParser) -> None:
         "--dask",
         metavar="ADDRESS",
         help="run on the workers of this scheduler, e.g. node1:8786 or tls://node1:8786; or a scheduler file. "
-        f"--workers and limits hold for each Dask worker (default: ${_VARIABLE}, which ars cluster slurm sets)",
+        f"--workers and limits apply to each Dask worker (default: ${_VARIABLE}, which ars cluster slurm sets)",
     )
     add_tls(group, "of a cluster with TLS")
 

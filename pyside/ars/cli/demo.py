@@ -39,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--simulator",
         type=Path,
         metavar="PATH",
-        help="the beta_bernoulli executable, with the others in the same folder, or that folder "
-        "(default: compiled when needed, which takes a C compiler)",
+        help="folder of the example executables, or the beta_bernoulli executable in it "
+        "(default: compiled when needed; this needs a C compiler)",
     )
     add_out(parser, "demo", "folder for tables and plots (default: ./demo)")
     parser.add_argument("--traces", type=_positive, metavar="N", help=f"traces per run (default: {_TRACES:,})")
     parser.add_argument(
-        "--quick", action="store_true", help=f"{_QUICK_TRACES} traces per run and no training: a few seconds"
+        "--quick", action="store_true", help=f"{_QUICK_TRACES} traces per run and no training; takes a few seconds"
     )
     add_continuations(parser)
     add_json(parser)

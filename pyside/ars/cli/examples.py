@@ -10,8 +10,10 @@ HELP = "Write the sources of the example simulators to a folder."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", type=Path, metavar="DIR", help="folder to write to; made if it does not exist")
-    parser.add_argument("--force", action="store_true", help="overwrite files (default: write nothing if one exists)")
+    parser.add_argument("directory", type=Path, metavar="DIR", help="folder to write to; created if it does not exist")
+    parser.add_argument(
+        "--force", action="store_true", help="overwrite files (default: write nothing if any file exists)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

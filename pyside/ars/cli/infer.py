@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--traces",
         type=at_least(1),
         metavar="N",
-        help=f"number of traces (default: {_TRACES:,}); with --error or --seconds the maximum (default: "
+        help=f"number of traces (default: {_TRACES:,}); with --error or --seconds, the maximum (default: "
         f"{MOST_TRACES_UNTIL:,})",
     )
     add_first_trace(parser, "0")
@@ -75,20 +75,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write traces and weights: .nc (for ArviZ and ars.Posterior.load), .npz or .csv",
     )
-    add_report(parser, "a report, whose verdict says whether to trust the numbers,")
+    add_report(parser, "a report, with a verdict on whether you can trust the numbers,")
     add_predict(parser)
     parser.add_argument(
         "--resume",
         type=Path,
         metavar="DIR",
-        help="keep finished traces in this folder, and reuse those of the same run that it already holds",
+        help="save finished traces in this folder, and reuse those of the same run that are already there",
     )
     add_continuations(parser)
     add_limits(parser)
     add_listen(parser)
     add_dask(parser)
     add_refinement(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument("--quiet", action="store_true", help="hide the progress bar")
     group = parser.add_argument_group("output and requirements")
     add_json(group)
     group.add_argument(
@@ -97,16 +97,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=1000,
         metavar="N",
-        help="afterwards, compare the data with N prior draws (default: 1,000), and name the numbers that stand out",
+        help="afterwards, compare the data with N prior draws (default: 1,000) and list the numbers that stand out",
     )
     group.add_argument(
-        "--require-ess", type=not_negative, metavar="N", help="exit with 3 if fewer than N traces are effective"
+        "--require-ess", type=not_negative, metavar="N", help="exit with code 3 if fewer than N traces are effective"
     )
     group.add_argument(
         "--require-k",
         type=_finite,
         metavar="X",
-        help="exit with 3 if Pareto k of the weights is X or more (0.7 is usual), or unknown",
+        help="exit with code 3 if Pareto k of the weights is unknown, or X or more (usual limit: 0.7)",
     )
 
 

@@ -48,7 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--chains", type=at_least(1), default=CHAINS, metavar="N", help=f"number of chains (default: {CHAINS})"
     )
     parser.add_argument(
-        "--warmup", type=at_least(0), metavar="N", help="steps to drop (default: half of --steps, at least 100)"
+        "--warmup",
+        type=at_least(0),
+        metavar="N",
+        help="warm-up steps to discard (default: half of --steps, at least 100)",
     )
     parser.add_argument(
         "--thin", type=at_least(1), metavar="N", help="moves per step (default: one per latent, at most 50)"
@@ -58,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME,NAME...",
-        help="latents that are also moved together; can be repeated",
+        help="also move these latents together; can be repeated",
     )
     parser.add_argument(
         "--M",
@@ -69,12 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_on_failure(parser)
     add_seed(parser)
     parser.add_argument("--out", type=_out, metavar="FILE", help="write the draws: .nc (for ArviZ and ars.Chains.load)")
-    add_report(parser, "a report, whose verdict says whether the chains have mixed,")
+    add_report(parser, "a report, with a verdict on whether the chains have mixed,")
     add_continuations(parser)
     add_limits(parser)
     add_listen(parser)
     add_dask(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument("--quiet", action="store_true", help="hide the progress bar")
     add_json(parser)
 
 

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "out",
         type=Path,
         metavar="OUT",
-        help="for recordings, a folder that refers to them, for ars train --data; for results, a .nc file",
+        help="for recordings: a folder that refers to them, for ars train --data; for results: a .nc file",
     )
     parser.add_argument(
         "parts",

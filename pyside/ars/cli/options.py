@@ -144,8 +144,8 @@ def _add_flat_policy(parser: argparse.ArgumentParser) -> None:
     """Rules for draws without names; ``limits`` makes an argument of Simulator of them."""
     group = parser.add_argument_group("draws without names")
     kinds = {
-        "latent": "draws whose address matches are latents",
-        "nuisance": "draws whose address matches come from the prior and are not recorded",
+        "latent": "make draws latents if their address matches",
+        "nuisance": "make draws nuisances (from the prior, not recorded) if their address matches",
     }
     for policy, meaning in kinds.items():
         group.add_argument(
@@ -155,8 +155,8 @@ def _add_flat_policy(parser: argparse.ArgumentParser) -> None:
             dest="flat_policy",
             const=policy,
             metavar="PATTERN",
-            help=f"{meaning}: a part of it, or with * and ? all of it; can be repeated, the last match wins "
-            "(default: the program's own rules)",
+            help=f"{meaning}. PATTERN is a part of the address or, if it contains * or ?, matches all of it. Can be "
+            "repeated; the last match wins (default: the program's own rules)",
         )
 
 
@@ -207,7 +207,7 @@ def add_seed(parser: argparse.ArgumentParser, *, required: bool = False, default
         required=required,
         default=default,
         metavar="N",
-        help=f"0 to 2**64 - 1; the same seed gives the same result ({otherwise})",
+        help=f"random seed, 0 to 2**64 - 1; the same seed gives the same result ({otherwise})",
     )
 
 
@@ -216,8 +216,8 @@ def add_first_trace(parser: argparse.ArgumentParser, otherwise: str) -> None:
         "--first-trace",
         type=at_least(0, 2**64 - 2),
         metavar="K",
-        help="number of the first trace: runs that share a seed and have different ranges of numbers are parts of one "
-        f"run, for ars merge (default: {otherwise})",
+        help="number of the first trace. Runs with the same seed and separate ranges of numbers are parts of one run, "
+        f"which ars merge joins (default: {otherwise})",
     )
 
 
@@ -272,12 +272,12 @@ def add_out(parser: argparse.ArgumentParser, default: str, help_: str) -> None:
 
 def add_listen(parser: argparse.ArgumentParser) -> None:
     """For ``open_simulator``; with ``add_simulator(needed=False)`` and ``add_limits``."""
-    group = parser.add_argument_group("a simulator that is started elsewhere")
+    group = parser.add_argument_group("a simulator on another machine")
     group.add_argument(
         "--listen",
         metavar="tcp://ADDRESS:PORT",
-        help="start no simulator, but wait for one at this address; tcp://*:5555 means all addresses of this machine. "
-        "The command to run on the other machine is printed; EXE, if given, is its executable there",
+        help="wait for a simulator at this address instead of starting one; tcp://*:5555 means all addresses of this "
+        "machine. Prints the command to run on the other machine; EXE, if given, is the path of the executable there",
     )
     group.add_argument(
         "--simulators",

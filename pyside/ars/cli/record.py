@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help="folder for the traces; a recording that it holds is continued",
+        help="folder for the traces; an existing recording is continued",
     )
     parser.add_argument(
         "--traces",
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_limits(parser)
     add_listen(parser)
     add_dask(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument("--quiet", action="store_true", help="hide the progress bar")
     add_json(parser)
 
 

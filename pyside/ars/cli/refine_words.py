@@ -19,7 +19,7 @@ def add_refinement(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("proposals that adapt to the data (docs/refinement.md)")
     either = group.add_mutually_exclusive_group()
     either.add_argument("--refine", action="store_true", help="first specialise the network to these data")
-    either.add_argument("--adapt", action="store_true", help="the same without a network: start from the prior")
+    either.add_argument("--adapt", action="store_true", help="do the same without a network, starting from the prior")
     for option, name in _OPTIONS.items():
         setting, default = setting_of(RefineConfig, name)
         group.add_argument(
@@ -29,7 +29,10 @@ def add_refinement(parser: argparse.ArgumentParser) -> None:
             help=f"{setting.meaning} (default: {default:,})",
         )
     group.add_argument(
-        "--refined-out", type=Path, metavar="FILE", help="write the refined network, for --network (default: nowhere)"
+        "--refined-out",
+        type=Path,
+        metavar="FILE",
+        help="file for the refined network, for use with --network (default: not written)",
     )
 
 

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trace", type=at_least(0, LARGEST_SEED - 1), required=True, metavar="N", help="number of the trace in the run"
     )
     add_data(parser)
-    add_budget(parser, f"default: {_BUDGET}; a trace alone has no plan, so auto is refused")
+    add_budget(parser, f"default: {_BUDGET}; auto is refused, because it plans for many traces")
     add_continuations(parser)
     add_limits(parser, without="max_restarts")
     add_json(parser)
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--debugger",
         metavar="COMMAND",
-        help='attach this before the trace begins; {pid} is the process id, e.g. "gdb -p {pid}"',
+        help='debugger to attach before the trace begins; {pid} stands for the process id, e.g. "gdb -p {pid}"',
     )
 
 

@@ -36,8 +36,8 @@ def add_predict(parser: argparse._ActionsContainer) -> None:
         "--predict",
         type=at_least(0),
         metavar="N",
-        help="afterwards, simulate N data sets with latents from the posterior, for --report and a --out that ends in "
-        f".nc (default: {_PREDICTED} with --report, else 0)",
+        help="afterwards, simulate N data sets with latents from the posterior, for --report and for --out if it ends "
+        f"in .nc (default: {_PREDICTED} with --report, otherwise 0)",
     )
 
 

@@ -24,12 +24,15 @@ _SEED = 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", choices=(*_EXPERIMENTS, "all"), help="the experiment")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="minutes per experiment on two cores (the default)")
-    size.add_argument("--full", action="store_true", help="the networks of the paper; takes hours")
-    size.add_argument("--tiny", action="store_true", help="seconds; only shows that the experiments run")
+    size.add_argument("--quick", action="store_true", help="takes minutes per experiment on two cores (the default)")
+    size.add_argument("--full", action="store_true", help="use the networks of the paper; takes hours")
+    size.add_argument("--tiny", action="store_true", help="takes seconds; only shows that the experiments run")
     add_out(parser, "results", "folder with one subfolder per experiment (default: ./results)")
     parser.add_argument(
-        "--publish", type=Path, metavar="DIR", help="copy pages, figures and tables there as well, without the stages"
+        "--publish",
+        type=Path,
+        metavar="DIR",
+        help="also copy pages, figures and tables to this folder, without the stages",
     )
     add_report(parser, "a report of all experiments, figures included,")
     parser.add_argument(

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         metavar="DIR",
-        help="train on the recorded traces in this folder; can be repeated, to combine several recordings",
+        help="train on the recorded traces in this folder; can be repeated to combine several recordings",
     )
     parser.add_argument(
         "--record", type=at_least(1), metavar="N", help="first record N traces into the folder of --data"
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=at_least(1), metavar="N", help="threads of torch (default: all cores)")
     parser.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda or cuda:N (default: cpu)")
     parser.add_argument("--tensorboard", type=Path, metavar="DIR", help="write curves for TensorBoard")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.add_argument("--quiet", action="store_true", help="hide the progress bar")
     add_json(parser)
 
 

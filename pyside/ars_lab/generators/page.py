@@ -107,10 +107,7 @@ def _evidence(result: Result) -> str:
                 f"{method.seconds:.0f}",
             )
         )
-    return (
-        markdown(heads, rows)
-        + "\n\nChains do not estimate the evidence. Compare them by the posterior means above."
-    )
+    return markdown(heads, rows) + "\n\nChains do not estimate the evidence. Compare them by the posterior means above."
 
 
 def _loops(result: Result) -> str:
