@@ -25,11 +25,11 @@ EXAMPLES_PER_KIND: Final = 3
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "crash": "a process of the trace was ended by a signal",
-        "exit": "a process of the trace exited in its middle",
-        "timeout": "the trace took longer than trace_timeout, waiting for a core not counted",
+        "exit": "a process of the trace exited in the middle of the trace",
+        "timeout": "the trace took longer than trace_timeout, excluding waits for a core",
         "too_many_tries": "a loop was not accepted in max_tries tries",
         "nan": "a NaN or an infinite value where there must be none",
-        "misuse": "a call of libars that makes no sense",
+        "misuse": "a call of libars that is not allowed at this point",
         "loop_left": "a loop was left without rs_end",
         "rs_end": "rs_end without rs_start",
         "observe_in_loop": "an observation inside a loop",
@@ -42,8 +42,8 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         "limit": "a limit of libars: loops per trace, sites, sizes",
         "protocol": "a process of the trace sent invalid data",
         "outside_trace": "a draw outside a trace",
-        "lost": "a process of the trace vanished, and how is not known",
-        "try_timeout": "one try of a loop took longer than try_timeout, waiting for a core not counted",
+        "lost": "a process of the trace vanished for an unknown reason",
+        "try_timeout": "one try of a loop took longer than try_timeout, excluding waits for a core",
         "lost_host": "ars-host or the zygote ended in the middle of a run",
         "lost_controller": "the controller was killed; ars-host ended its family, and another resumed the run",
     }

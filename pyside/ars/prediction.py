@@ -64,7 +64,7 @@ def predict(
     count = integer("n", n, 1, _MOST)
     check_on_failure(on_failure)
     if not len(post) or not np.any(post.log_weights(method) > -np.inf):
-        raise ValueError("no trace of the posterior has weight: there is nothing to predict from")
+        raise ValueError("no trace of the posterior has weight: there is nothing to base predictions on")
     rows = post.resample(count, method, seed=seed)
     needed, index = np.unique(rows, return_inverse=True)
     states = states_of(take(post.columns, needed), post.sites)
@@ -133,13 +133,13 @@ def _check_names(theirs: Sequence[Site], ours: Sequence[Site]) -> None:
     if latents and not any(address in known for address in latents):
         raise ValueError(
             f"the posterior has latents that this simulator does not draw: {', '.join(latents[:3])}. Use the simulator "
-            "that the posterior is of"
+            "that made the posterior"
         )
 
 
 def _warn_of_left_out(left: int, count: int) -> None:
     warnings.warn(
-        f"{left:,} of {count:,} draws are left out: in {_ROUNDS} runs each, a loop rejected their latents or gave up "
+        f"{left:,} of {count:,} draws are omitted: in {_ROUNDS} runs each, a loop rejected their latents or gave up "
         "otherwise. The others are biased towards latents that are accepted more often",
         BiasWarning,
         stacklevel=4,

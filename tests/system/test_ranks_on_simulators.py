@@ -84,7 +84,7 @@ def test_ranks_agree_on_what_is_random(found: Found) -> None:
 
 def test_what_is_wrong_on_one_rank_is_said_on_both(found: Found) -> None:
     for each in found["batch norm"][:2]:
-        assert each["error"].startswith("TrainingError: an embedding of yours has a BatchNorm layer")
+        assert each["error"].startswith("TrainingError: one of your embeddings has a BatchNorm layer")
     for each in found["other settings"][:2]:
         assert each["error"].startswith("TrainingError: 'lr' is 0.002 on rank 1, 0.001 on rank 0")
     first, second, _ = found["no simulator"]

@@ -427,7 +427,7 @@ def test_failures_name_the_command_that_repeats_them(
     assert "--network" not in repeats(infer("fragile", "--adapt"))
     out.write_text("an older file")
     said = infer("weak", "--adapt", "--refined-out", str(out), "--on-failure", "skip")
-    assert "the prior itself proposes, so" in said and "is an older file, left as it was" in said
+    assert "the prior itself proposes, so" in said and "is an older file and was not changed" in said
     assert out.read_text() == "an older file"
     assert "--network" not in repeats(said)
     words = repeats(infer("fragile", "--adapt", "--refined-out", str(out), "--on-failure", "skip"))

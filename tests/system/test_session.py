@@ -279,5 +279,5 @@ def test_a_host_that_stands_still_is_lost(fake: Callable[..., ars.Simulator], mo
     """It lives and its socket is open, but its process never runs again."""
     monkeypatch.setattr("ars.runtime.conversation._SILENCE", 0.5)
     sim = fake("deaf", max_restarts=0, trace_timeout=0.01)
-    with pytest.raises(ars.HostLostError, match="not a word for"):
+    with pytest.raises(ars.HostLostError, match="no message for"):
         sim.prior(100)

@@ -90,7 +90,7 @@ def test_a_network_serves_them_too(sim: ars.Simulator, tmp_path: Path) -> None:
     resumed = sim.posterior(DATA, 40, resume=tmp_path / "run", **options)
     assert resumed["x"].tobytes() == whole["x"].tobytes()
     other = sim.train(400, lstm_dim=8, batch_size=100, components=2, seed=2, threads=1, progress=False)
-    with pytest.raises(ars.ArsError, match="holds another run: network: another network, or other weights"):
+    with pytest.raises(ars.ArsError, match="holds another run: network: a different network, or different weights"):
         sim.posterior(DATA, 40, resume=tmp_path / "run", **{**options, "network": other})
 
 

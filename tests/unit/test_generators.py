@@ -85,7 +85,9 @@ def test_the_page_has_tables_and_pictures_and_is_renewed(tmp_path: Path) -> None
     text = written.read_text()
     assert text.startswith("# By hand\n\nbefore\n") and text.count("## Pythia 8") == 1
     assert "| ARS | -10.000 ± 0.050 | 5,000 | 400 | k 0.40 | 0 | 12 |" in text
-    assert "in 1.0 minutes, and refined in 0.5 minutes. The entire study took 10 minutes. Versions: pythia8mc 1." in text
+    assert (
+        "in 1.0 minutes, and refined in 0.5 minutes. The entire study took 10 minutes. Versions: pythia8mc 1." in text
+    )
     assert "| MCMC | none |" in text and "| `tau decay` | 5,000 | 2.4 | 0.4500 ± 0.0030 |" in text
     for picture in ("detector", "posterior"):
         assert f"(figures/generators-pythia-{picture}.png)" in text

@@ -49,9 +49,9 @@ def test_a_pipe_gets_a_line_every_few_seconds_and_the_last_state() -> None:
         progress.update(100 * second, 1300)
     progress.close()
     assert stream.getvalue().splitlines() == [
-        "ars: 500/1,300 traces, 100/s, 0:05 gone, 0:08 left",
-        "ars: 1,000/1,300 traces, 100/s, 0:10 gone, 0:03 left",
-        "ars: 1,200/1,300 traces, 100/s, 0:12 gone, 0:01 left",
+        "ars: 500/1,300 traces, 100/s, 0:05 elapsed, 0:08 left",
+        "ars: 1,000/1,300 traces, 100/s, 0:10 elapsed, 0:03 left",
+        "ars: 1,200/1,300 traces, 100/s, 0:12 elapsed, 0:01 left",
     ]
 
 

@@ -306,7 +306,7 @@ def test_progress_shows_loss_and_speed() -> None:
     now[0] = 2.0
     progress.note("loss 0.1234")
     progress.update(1500, 2000)
-    assert stream.getvalue() == "ars: 1,500/2,000 traces, 250/s, 0:02 gone, 0:02 left, loss 0.1234\n"
+    assert stream.getvalue() == "ars: 1,500/2,000 traces, 250/s, 0:02 elapsed, 0:02 left, loss 0.1234\n"
 
 
 # ---- the other thread ------------------------------------------------------------------------------------------------

@@ -54,11 +54,11 @@ class Folder:
         mine = json.loads(json.dumps(plain(identity)))
         if about is None:
             if any(self._path.iterdir()):
-                raise StorageError(f"{self._path} is not empty, and holds no calibration: name another folder")
+                raise StorageError(f"{self._path} is not empty, and holds no calibration: choose another folder")
             self._write(_ABOUT, {"format": _FORMAT, "identity": mine})
         elif about["identity"] != mine:
             found = "; ".join(differences(about["identity"], mine))
-            raise StorageError(f"{self._path} holds another calibration ({found}): name another folder")
+            raise StorageError(f"{self._path} holds another calibration ({found}): choose another folder")
 
     def records(self, numbers: Iterable[int]) -> dict[int, Record]:
         """Those that are there already."""

@@ -237,11 +237,11 @@ class Calibration:
         """What to do next, a sentence each; empty if there is nothing to do."""
         found, e = [], self.efficiency
         if self.suspects and self.about.get("weighting") in ("biased", "ic"):
-            found.append(f'"{self.about["weighting"]}" weights leave out the correction of loops: use "ars".')
+            found.append(f'"{self.about["weighting"]}" weights omit the correction of loops: use "ars".')
         elif self.suspects and e.median_ess >= _FEW:
             found.append(
                 "Effective traces are not the problem. Run ars check: does the simulator keep the promises that its "
-                "weights rest on?"
+                "weights depend on?"
             )
         if e.median_ess < _FEW or e.without_weight:
             found.append(

@@ -69,7 +69,7 @@ def _first_difference(one: Columns, two: Columns, sites: Sequence[Site]) -> str:
         if text is not None:
             site, numbers = text
             return f'the {what} "{sites[site].address}" is {numbers}'
-    return "loops take other numbers of tries, or nuisance draws differ"
+    return "loops take different numbers of tries, or nuisance draws differ"
 
 
 def _values_differ(one: Columns, two: Columns, column: str) -> tuple[int, str] | None:

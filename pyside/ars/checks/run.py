@@ -85,16 +85,16 @@ def _failures(run: Ran, seed: int) -> list[Finding]:
 
 def _replays(plain: Ran, elsewhere: Ran, estimated: Ran) -> Finding:
     cause = (
-        "Something decides that is neither a draw nor an argument: a generator of the simulator's own, the time, "
-        "an address, memory that was never written, or what an earlier trace left behind."
+        "The trace depends on something other than its draws and arguments: a generator outside libars, the time, an "
+        "address, uninitialised memory, or state left by an earlier trace."
     )
     if text := difference(plain, elsewhere):
-        return Finding("replays", "broken", f"run again by one process in another order, {text}. {cause}")
+        return Finding("replays", "broken", f"when rerun by a single process in a different order, {text}. {cause}")
     if text := difference(plain, estimated):
         if not len(estimated.columns.loops):  # so there were no continuations
-            return Finding("replays", "broken", f"run again, {text}. {cause}")
+            return Finding("replays", "broken", f"when rerun, {text}. {cause}")
         cause = "A continuation of a loop changed something that the trace reads: a file, or shared memory."
-        return Finding("replays", "broken", f"run again with continuations, {text}. {cause}")
+        return Finding("replays", "broken", f"when rerun with continuations, {text}. {cause}")
     return Finding("replays", "kept", "")
 
 

@@ -26,7 +26,7 @@ LEVEL: Final = 1e-5  # rate of false alarms per simulator
 _LEAST: Final = 50  # entries with a rejected try, below which nothing is said
 _SHARP: Final = 6.0  # standard errors at which a cause is named
 _REPEATED: Final = 0.8  # share of entries with equal numbers of tries, far above chance, which is at most 1/3
-_RULE: Final = "A try must not depend on the tries before it, and must draw from ars_sample, ars_draw or ars_flat."
+_RULE: Final = "A try must not depend on earlier tries, and must draw from ars_sample, ars_draw or ars_flat."
 
 
 def places(main: Floats, again: Floats, noise: Floats) -> Floats:
@@ -59,7 +59,7 @@ def check_tries(columns: Columns, sites: Sequence[Site], seed: int) -> list[Find
 def _check_loop(entries: Array, site: Site, n_loops: int, seed: int) -> Finding:
     given_up = entries["abandoned"].astype(bool) | (entries["abandoned_p"] > 0)
     if given_up.any():
-        text = f'loop "{site.address}" gives up: its numbers of tries are not geometric, and say nothing.'
+        text = f'loop "{site.address}" gives up: its numbers of tries are not geometric, so they show nothing.'
         return Finding("tries", "not checked", text, site.address)
     known = (entries["runs_p"] == 1) & (entries["tries"] + entries["tries_p"] > 2)
     main, again = entries["tries"][known].astype(np.float64), entries["tries_p"][known].astype(np.float64)
@@ -84,14 +84,14 @@ def _cause(main: Floats, again: Floats, where: Floats, spread: float) -> str:
     if equal > _REPEATED:
         return (
             f"continuations took exactly as many tries as the main run in {equal:.0%} of the entries. They repeat its "
-            "numbers: the loop draws from a generator of the simulator's own"
+            "numbers: the loop draws from a generator outside libars"
         )
     shift = math.sqrt(12.0 * len(where)) * (float(where.mean()) - 0.5)
     if abs(shift) > _SHARP:
         more = "more" if shift > 0 else "fewer"
         return (
             f"the main run takes {more} tries than continuations from the same state ({main.mean():.3g} and "
-            f"{again.mean():.3g} on average), so something outside the process's memory decides"
+            f"{again.mean():.3g} on average), so acceptance depends on something outside the process's memory"
         )
     later = "more" if spread < 0 else "less"
     return f"the numbers of tries are not geometric: later tries are accepted {later} often than first ones"
@@ -126,8 +126,8 @@ def check_first_draws(columns: Columns, sites: Sequence[Site]) -> list[Finding]:
         Finding(
             "tries",
             "suspect",
-            f'loop "{sites[loop].address}": its tries do not begin alike: {text}. Unless a nuisance draw decides it, '
-            "a try depends on the tries before it.",
+            f'loop "{sites[loop].address}": its tries begin differently: {text}. Unless a nuisance draw causes '
+            "this, a try depends on earlier tries.",
             sites[loop].address,
         )
         for loop, text in sorted(odd.items())

@@ -75,7 +75,7 @@ def unmarked(repeated: Repeated, sites: Sequence[Site], paths: Mapping[int, str]
     text = (
         f"{names}{place} {is_or_are} drawn {int(rounds.min())} to {int(rounds.max())} times in a row, "
         f"{rounds.mean():.3g} on average, and the last draw is distributed unlike those before it: this looks like a "
-        "rejection loop without marks. If the draws before the last are thrown away, mark the loop with rs_start and "
+        "rejection loop without marks. If the draws before the last are discarded, mark the loop with rs_start and "
         "rs_end, or ars_loop_try and ars_loop_accept; without marks, naive weights count the rejected draws. If they "
         "are used, ignore this."
     )

@@ -157,7 +157,10 @@ def _certificates(arguments: argparse.Namespace) -> int:
 
     made = make_certificates(arguments.directory, days=arguments.days)
     words = f"--tls-ca {made.ca} --tls-cert {made.cert} --tls-key {made.key}"
-    print(f"{made.key} is secret: who has it can use the cluster. Scheduler, workers and clients get all three files:")
+    print(
+        f"{made.key} is secret: anyone who has it can use the cluster. Scheduler, workers and clients need all three "
+        "files:"
+    )
     print(f"  dask scheduler --protocol tls {words.replace('--tls-ca ', '--tls-ca-file ')}")
     print(f"  dask worker tls://SCHEDULER:8786 {words.replace('--tls-ca ', '--tls-ca-file ')}")
     print(f"  ars infer ./sim --dask tls://SCHEDULER:8786 {words}")

@@ -80,7 +80,7 @@ def check_place(arguments: argparse.Namespace) -> None:
     if getattr(arguments, "listen", None) is not None:
         raise UsageError("--dask or --listen, not both: the simulator runs on a cluster, or is started elsewhere")
     if not arguments.command_line:
-        raise UsageError("give the simulator's command line, as the workers' machines have it")
+        raise UsageError("give the simulator's command line, as on the workers' machines")
     tls_files(arguments)
 
 

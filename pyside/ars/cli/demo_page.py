@@ -93,14 +93,14 @@ def _evidence(post: Posterior, exact: float) -> Chart:
         band = 2.0 * errors * estimates
         layers += [Band(at, estimates - band, estimates + band, series), Line(at, estimates, series, method)]
     svg = chart(
-        "Evidence as traces come in, with two standard errors: ARS weights approach the exact value, uncorrected ones "
-        "another one",
+        "Running evidence, with two standard errors: ARS weights approach the exact value, uncorrected ones "
+        "a different one",
         [*layers, Rule(y=exact, label="exact")],
         x_label="traces",
         log_x=True,
         y_limits=(0.0, 2.5 * exact),
     )
-    return Chart("Evidence as traces come in", svg, "The bands are two standard errors wide on either side.")
+    return Chart("Running evidence", svg, "The bands are two standard errors wide on either side.")
 
 
 def _table(rows: Sequence[Row]) -> Table:

@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     controller, simulator = make_pair(Path(arguments.directory), force=arguments.force)
     print(f"{controller}: stays here, for ars infer --listen tcp://*:PORT --key {controller}, ars train, or")
     print(f"  ars.Simulator.listen(endpoint, key={str(controller)!r})")
-    print(f"{simulator}: goes to the simulator's machine (scp), which is then started with")
+    print(f"{simulator}: copy it to the simulator's machine (scp), and start the simulator with")
     print("  ARS_ENDPOINT=tcp://HOST:PORT ARS_KEY=simulator.key ./simulator")
     print(f"  {ALSO_THERE}")
     return 0

@@ -310,8 +310,8 @@ def check_simulator(arguments: argparse.Namespace) -> None:
         return
     if arguments.key is None and not arguments.insecure_loopback:
         raise UsageError(
-            f"--listen {arguments.listen} needs --key controller.key, of a pair that ars keygen makes. At a loopback "
-            "address of a machine that is yours alone, --insecure-loopback does without"
+            f"--listen {arguments.listen} needs --key controller.key (ars keygen makes the pair). On a machine "
+            "without other users, --insecure-loopback allows a loopback address without keys"
         )
     if arguments.key is not None and arguments.insecure_loopback:
         raise UsageError("--key or --insecure-loopback, not both")

@@ -108,7 +108,7 @@ class Fleet:
                 return
             except OSError as error:
                 if attempt == _ATTEMPTS - 1:
-                    raise HostLostError(f"the cluster's workers are lost as they come: {error}") from error
+                    raise HostLostError(f"the cluster's workers are lost as soon as they connect: {error}") from error
                 time.sleep(_PAUSE)
 
     def lease(self) -> int:
@@ -261,15 +261,13 @@ class Fleet:
         try:
             yield
         except (KilledWorker, FutureCancelledError, FuturesCancelledError) as error:
-            raise HostLostError(f"a worker was lost again and again: {error}") from error
+            raise HostLostError(f"a worker was lost repeatedly: {error}") from error
         except CommClosedError as error:
             raise self.gone(error) from error
 
     def gone(self, error: Exception) -> HostLostError:
         """The error that there is no connection to the scheduler any more."""
-        text = (
-            f"the scheduler at {self._address} does not answer any more ({error}); .partial holds the finished traces"
-        )
+        text = f"the scheduler at {self._address} no longer answers ({error}); .partial holds the finished traces"
         return HostLostError(text)
 
     def give_up(self, futures: Sequence[Future]) -> None:

@@ -248,7 +248,7 @@ class Nodes:
         try:
             self._cluster.close()
         except Exception as error:
-            left.append(f"the scheduler did not close in good order: {error!r}")
+            left.append(f"the scheduler did not close cleanly: {error!r}")
         finally:  # whatever it was, the jobs must end, also one that was being submitted just now
             if problem := self.queue.cancel():
                 left.append(f"jobs may be left ({problem}): scancel --name={self._cluster.name}")

@@ -32,7 +32,7 @@ class Lines:
         left = bar.left(now)
         note = f", {bar.note}" if bar.note else ""
         self.line(
-            f"{bar.done:,}/{bar.total:,} {bar.label}, {bar.rate(now):,.0f}/s, {span(bar.elapsed(now))} gone, "
+            f"{bar.done:,}/{bar.total:,} {bar.label}, {bar.rate(now):,.0f}/s, {span(bar.elapsed(now))} elapsed, "
             f"{'?' if left is None else span(left)} left{note}"
         )
 

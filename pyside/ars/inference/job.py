@@ -303,11 +303,11 @@ class Job:
     def warn_of_difference(self, different: int, replayed: int) -> None:
         """Warns that the simulator does not repeat its traces."""
         warnings.warn(
-            f"the simulator does not repeat its traces: {different:,} of {replayed:,} that were run a second time with "
-            "the same seed and number gave other values. It probably has a random generator of its own, or reads a "
-            "clock or a file. Loops are therefore estimated while each trace runs, which is exact but takes longer, "
-            "and the result cannot be reproduced. Draw with ars_draw or ars_sample instead, or ask for one phase from "
-            "the start: budget=ars.Budget.auto(phases=1)",
+            f"the simulator does not repeat its traces: {different:,} of {replayed:,} traces that were rerun with the "
+            "same seed and number gave different values. It probably uses a random generator outside libars, a clock "
+            "or a file. Loops are therefore estimated while each trace runs, which is exact but takes longer, and the "
+            "result cannot be reproduced. Draw with ars_draw or ars_sample instead, or request one phase from the "
+            "start: budget=ars.Budget.auto(phases=1)",
             ReplayWarning,
             stacklevel=outside(),
         )

@@ -66,7 +66,7 @@ def posterior_to_target(
     if auto.error is not None and not reached <= auto.error:
         of = "the evidence" if auto.of is None else f'the mean of "{auto.of}"'
         warnings.warn(
-            f"{of} has a relative error of {reached:.2g}, more than the {auto.error:g} asked for. "
+            f"{of} has a relative error of {reached:.2g}, more than the requested {auto.error:g}. "
             + _why(auto, wanted, total - used),
             FewTracesWarning,
             stacklevel=outside(),
@@ -76,10 +76,10 @@ def posterior_to_target(
 
 def _why(auto: AutoBudget, ran: int, room: int) -> str:
     if ran >= room:
-        return "The maximum number of traces was reached: raise traces="
+        return "The maximum number of traces was reached: increase traces="
     if auto.seconds is not None:
-        return f"The time of {auto.seconds:g} s was up: raise seconds="
-    return "The first traces promised less: run again with a smaller error=, or with more traces"
+        return f"The time limit of {auto.seconds:g} s was reached: increase seconds="
+    return "The first traces predicted a smaller error: run again with a smaller error=, or with more traces"
 
 
 def _enough(stage: _Stage | None, auto: AutoBudget, elapsed: float) -> bool:

@@ -123,7 +123,7 @@ def _refuse_abandoned(columns: Columns, sites: Sequence[Site]) -> None:
     if given_up.any():
         loop = sites[int(loops["site"][int(np.argmax(given_up))])]
         raise ChainError(
-            f'the loop "{loop.name}" can give up (ars_loop_abandon), and has: Markov chains are right only for loops '
-            "that are repeated until a try is accepted. Use weighted traces instead, simulator.posterior(...) or ars "
-            "infer: their weights are right for loops that give up"
+            f'the loop "{loop.name}" gave up (ars_loop_abandon): Markov chains are correct only for loops that are '
+            "repeated until a try is accepted. Use weighted traces instead, simulator.posterior(...) or ars infer: "
+            "their weights are correct for loops that give up"
         )

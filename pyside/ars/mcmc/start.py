@@ -83,8 +83,8 @@ def start_states(
     else:
         raise ChainError(
             f"{chains - len(begun)} of {chains} chains found no place to begin in {_AGAIN} attempts: with the same "
-            "latents, the simulator gave the data likelihood 0 again and again. Its other random draws (ars_draw, or a "
-            "generator of its own) probably decide that; make them latents with ars_sample"
+            "latents, the simulator repeatedly gave the data likelihood 0. This probably depends on its other random "
+            "draws (ars_draw, or a generator outside libars); make them latents with ars_sample"
         )
     return [begun[chain] for chain in range(chains)], concatenate(parts), pool
 

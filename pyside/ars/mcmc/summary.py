@@ -113,7 +113,7 @@ def judge(rows: tuple[Row, ...], shape: tuple[int, int]) -> Verdict:
     if shape[0] < 2:
         return Verdict(False, "one chain cannot show whether it has mixed: run several, with chains=")
     if not counted:
-        return Verdict(False, "no number is there in every draw and varies, so nothing shows whether the chains mixed")
+        return Verdict(False, "no number varies and exists in every draw, so nothing shows whether the chains mixed")
     if all(row.mixed for row in counted):
         return Verdict(
             True, f"the chains have mixed: every R-hat is at most {LARGEST_RHAT}, every ESS at least {LEAST_ESS:g}"

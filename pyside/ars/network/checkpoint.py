@@ -139,7 +139,7 @@ def network_from(
     needed = header.get("embeddings", [])
     if set(given) != set(needed):
         raise CheckpointError(
-            f"{path}: the network was trained with embeddings of yours for {sorted(needed)}, and {sorted(given)} were "
+            f"{path}: the network was trained with your own embeddings for {sorted(needed)}, but {sorted(given)} were "
             "given. A file holds their weights but not their code: pass embeddings={name: module} when loading"
         )
     try:

@@ -106,12 +106,12 @@ def _nothing(post: Posterior, weighting: WeightingDiagnostics | None, steps: lis
 
 def _judged(weighting: WeightingDiagnostics) -> tuple[Level, str, str]:
     if not weighting.trusted:
-        text = "The weights are too uneven: a few traces decide everything, and the standard errors can be far off."
+        text = "The weights are too uneven: a few traces dominate, and the standard errors can be far off."
         return "bad", "Do not trust these numbers yet", text
     if weighting.ess < ENOUGH:
-        text = "The estimates are sound, but few traces carry them. Their standard errors are large."
+        text = "The estimates are sound but rest on few effective traces, so their standard errors are large."
         return "caution", "These numbers are rough", text
-    return "good", "You can trust these numbers", "Nothing speaks against the weights."
+    return "good", "You can trust these numbers", "The diagnostics show no problem with the weights."
 
 
 def _doubts(post: Posterior, weighting: WeightingDiagnostics, given: Given) -> list[str]:

@@ -35,13 +35,13 @@ def data_section(post: Posterior, given: Given) -> Section | None:
         return Section("Data", blocks)
     n = len(given.predicted)
     text = f"{n:,} data sets were simulated with latents from the posterior. "
-    blocks.append(Text(text + "Data that lie outside most of them are not explained."))
+    blocks.append(Text(text + "The model does not explain data that lie outside most of them."))
     rows: list[list[Cell]] = []
     inside = known = 0
     for name, observed in post.observed.items():
         data, drawn = observed.reshape(-1), _flat(given.predicted, name)
         if drawn is None or drawn.shape[1] != len(data):
-            blocks.append(Text(f"`{name}` is not compared: the simulator predicted another number of values."))
+            blocks.append(Text(f"`{name}` is not compared: the simulator predicted a different number of values."))
             continue
         found = _pictures(name, data, drawn, _flat(given.prior, name))
         last = blocks[-1]

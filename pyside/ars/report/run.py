@@ -51,7 +51,7 @@ def failures_section(post: Posterior, given: Given) -> Section:
     blocks: list[Block] = []
     if failures.total:
         share = failures.total / max(int(post.stats.get("traces", len(post))), 1)
-        treated = {"zero": "They have weight 0.", "skip": "They are left out, which can bias the result."}
+        treated = {"zero": "They have weight 0.", "skip": "They are omitted, which can bias the result."}
         text = f"{failures.total:,} traces failed ({share:.2%}). {treated.get(post.run.on_failure, '')}".strip()
         blocks.append(Note("bad" if share > 0.05 else "caution", text))
         columns = [Column("Kind", numeric=False), Column("Traces"), Column("Meaning", numeric=False)]

@@ -69,18 +69,18 @@ def training_verdict(loss: list[float], held_out: list[float | None]) -> Verdict
     curve = known or [each for each in loss if math.isfinite(each)]
     which = "held-out loss" if known else "loss"
     if len(curve) < 4:
-        return Verdict("plain", "Too short to judge", f"The training has {len(curve)} evaluations; 4 are needed.")
+        return Verdict("plain", "Too short to assess", f"The training has {len(curve)} evaluations; 4 are needed.")
     late = max(round(len(curve) * _LATE), 1)
     fall = float(np.mean(curve[-2 * late : -late]) - np.mean(curve[-late:]))
     last = f"The {which} ends at {minus(f'{curve[-1]:.3f}')} nats per trace."
     judge = Step(
-        "See how the network does on your data",
-        "Only weights tell how good proposals are: look at effective traces and Pareto k.",
+        "Try the network on your data",
+        "Only weights show how good proposals are: check the effective traces and Pareto k.",
         "simulator.posterior(observe, traces=10_000, network=network).report('report.html')",
         "ars infer ... --network FILE --report report.html",
     )
     if known and curve[-1] > min(curve) + _OVER:
-        text = f"{last} It was {minus(f'{min(curve):.3f}')} before: the network learns single traces by heart."
+        text = f"{last} It was {minus(f'{min(curve):.3f}')} before: the network is memorising individual traces."
         more = Step(
             "Train on fresh traces, or stop earlier",
             "",
@@ -117,10 +117,13 @@ def _curves(network: Network) -> Section | None:
         facts.insert(2, Fact("Held-out loss", minus(f"{held[np.isfinite(held)][-1]:.4g}"), "nats per trace"))
         layers.append(Line(np.array(history.traces)[np.isfinite(held)], held[np.isfinite(held)], 2, "held out"))
     loss = chart(
-        "Loss against traces, of training and held-out traces", layers, x_label="traces", y_label="nats per trace"
+        "Training and held-out loss against the number of traces", layers, x_label="traces", y_label="nats per trace"
     )
     rate = chart(
-        "Learning rate against traces", [Line(history.traces, history.lr, 1)], x_label="traces", y_label="learning rate"
+        "Learning rate against the number of traces",
+        [Line(history.traces, history.lr, 1)],
+        x_label="traces",
+        y_label="learning rate",
     )
     charts = [
         Chart("Loss", loss, "The negative log density that the network gives to the latents."),

@@ -38,9 +38,9 @@ __all__ = ["loops_section", "weights_section"]
 
 _POINTS: Final = 200
 _MEANING: Final = {
-    "ars": "unbiased: every loop is corrected by q(A)/p(A), which continuations estimate",
-    "prior": "unbiased: the prior proposes inside loops, so that they need no correction",
-    "ic": "unbiased, but with a variance that can be infinite: rejected tries count",
+    "ars": "unbiased: every loop is corrected by an estimate of q(A)/p(A) from continuations",
+    "prior": "unbiased: the prior proposes inside loops, so they need no correction",
+    "ic": "unbiased, but the variance can be infinite because rejected tries count",
     "biased": "loops are not corrected",
 }
 
@@ -105,7 +105,7 @@ def _concentration(log_weights: Floats) -> Chart:
     at = np.unique(np.geomspace(1, len(shares), _POINTS).astype(np.int64))
     held = np.cumsum(shares)[at - 1]
     svg = chart(
-        f"Share of all weight that the largest traces hold: the largest one has {shares[0]:.1%}",
+        f"Share of the total weight held by the largest traces; the largest one holds {shares[0]:.1%}",
         [Line(at, 100 * held, 1, "these weights"), Line(at, 100 * at / len(shares), 2, "equal weights")],
         x_label="largest traces",
         y_label="% of the weight",
@@ -113,7 +113,7 @@ def _concentration(log_weights: Floats) -> Chart:
         x_limits=(1.0, float(max(len(shares), 2))),
         y_limits=(0.0, 100.0),
     )
-    return Chart("Who holds the weight", svg, f"The largest trace holds {shares[0]:.2%}.")
+    return Chart("Largest weights", svg, f"The largest weight is {shares[0]:.2%} of the total.")
 
 
 def _convergence(log_weights: Floats) -> Chart:
@@ -128,7 +128,7 @@ def _convergence(log_weights: Floats) -> Chart:
     width = max(float(np.max(around[np.isfinite(around)], initial=0.0)), 1e-6 * max(abs(last), 1.0))
     ends = (float(max(at[0], 1)), float(max(at[-1], at[0] + 1)))
     svg = chart(
-        f"Log evidence as traces come in; it ends at {last:.6g}",
+        f"Running log evidence; the final value is {last:.6g}",
         [
             Band(at[known], low[known], high[known], 1, "two standard errors"),
             Line(at[known], estimates[known], 1, "estimate"),
@@ -139,7 +139,7 @@ def _convergence(log_weights: Floats) -> Chart:
         x_limits=ends,
         y_limits=(last - 2.0 * width, last + 2.0 * width),
     )
-    return Chart("Log evidence as traces come in", svg, "A jump is a trace with a large weight.")
+    return Chart("Running log evidence", svg, "A jump is a trace with a large weight.")
 
 
 def _table(assessed: RunDiagnostics) -> Table:
@@ -186,8 +186,8 @@ def loops_section(post: Posterior) -> Section | None:
     ]
     notes = [f"`{loop.address}`: {loop.note}." for loop in post.loops.values() if loop.note]
     text = (
-        "A loop's correction is q(A)/p(A): how often a try is accepted under the proposal, over how often under the "
-        "prior. Continuations from the loop's entry estimate it."
+        "The correction of a loop is q(A)/p(A): the acceptance probability of a try under the proposal, divided by "
+        "that under the prior. Continuations from the loop's entry estimate it."
     )
     noise = post.stats.get("correction_variance", math.nan)
     if not math.isnan(noise):

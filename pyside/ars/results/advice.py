@@ -138,7 +138,7 @@ def _causes(seen: Seen) -> str:
     named = {name: share for name, share in seen.spread.items() if name not in _NOT_LATENTS}
     largest = sorted(named, key=lambda name: -named[name])[:3]
     shown = [f'"{name}" ({named[name]:.0%})' for name in largest if named[name] >= 0.15]
-    return f" Largest parts of the spread of the log weights: the proposals of {', '.join(shown)}." if shown else ""
+    return f" The spread of the log weights is mostly due to the proposals of {', '.join(shown)}." if shown else ""
 
 
 _NOT_LATENTS: Final = frozenset({"log likelihood", "corrections", "other latents"})
@@ -210,7 +210,7 @@ def _failures(seen: Seen) -> Iterator[Advice]:
     if seen.failed_share >= _FAILED:
         yield _step(
             "failures",
-            f"{seen.failed_share:.0%} of the traces failed and count for nothing. Repeat one and look",
+            f"{seen.failed_share:.0%} of the traces failed and have no weight. Repeat one to find the cause",
             "print(post.failures)",
             "ars replay",
         )
@@ -289,7 +289,7 @@ def _defensive(seen: Seen) -> Iterator[Advice]:
         yield _step(
             "defensive",
             f"each of about {seen.proposed_draws:.0f} draws comes from the prior with probability {seen.defensive:g}, "
-            f"so that the network alone draws only {intact:.0%} of the traces. A smaller share suits traces this long",
+            f"so the network alone draws only {intact:.0%} of the traces. Use a smaller share for such long traces",
             f"network = simulator.train(..., network=ars.NetworkConfig(defensive={better:g}))",
             "",
         )
@@ -304,8 +304,8 @@ def _proposals(seen: Seen) -> Iterator[Advice]:
         yield _step(
             "proposals",
             f"by these weights, about {shown_ess(seen.ess_without[worst])} instead of {shown_ess(seen.ess)} traces are "
-            f'effective if the prior proposes "{worst}": its proposal is too narrow, or misplaced. Widen it, or leave '
-            "it out",
+            f'effective if the prior proposes "{worst}": its proposal is too narrow, or misplaced. Widen or '
+            "omit it",
             f'{_call(seen)}  # proposals without "{worst}"',
             "",
         )
@@ -316,7 +316,7 @@ def _proposals(seen: Seen) -> Iterator[Advice]:
             f"by these weights, the prior does better than {who}: about {shown_ess(seen.ess_prior)} instead of "
             f"{shown_ess(seen.ess)} traces would be effective",
             _call(seen, network="", proposals=""),
-            "leave out --network" if seen.proposer == "network" else "",
+            "omit --network" if seen.proposer == "network" else "",
         )
 
 
@@ -337,9 +337,9 @@ def _traces(seen: Seen) -> Iterator[Advice]:
     needed = _needed(seen)
     light = "" if seen.pareto_k.unknown else ": the tail is light"
     if _short(seen):
-        light = f". The weights that count have a light tail: their own k is {seen.inner_k:.2f}"
+        light = f". The largest weights alone have a light tail: their k is {seen.inner_k:.2f}"
     elif not seen.pareto_k.reliable and not seen.pareto_k.unknown:
-        light = f". So few traces vouch for k below {seen.pareto_k.threshold:.2f} only"
+        light = f". With so few traces, k should be below {seen.pareto_k.threshold:.2f}"
     yield _step(
         "traces",
         f"{_effective(seen)}, and {_tail(seen)}{light}. "
@@ -355,12 +355,12 @@ def _refine(seen: Seen) -> Iterator[Advice]:
         return
     nothing = "every weight is 0" if seen.ess == 0.0 else f"{_effective(seen)}, and {_tail(seen)}"
     if seen.refined and seen.proposer == "prior":
-        reason = f"{nothing}: adapting found nothing better than the prior. More rounds of more traces may help"
+        reason = f"{nothing}: adaptation found nothing better than the prior. More rounds with more traces may help"
         python = _call(seen, adapt="ars.RefineConfig(rounds=24, traces=20_000)")
         yield _step("adapt", reason, python, "--refine-rounds 24 --refine-traces 20000")
         return
     if seen.refined:
-        reason = f"{nothing}, although the network was refined.{_causes(seen)} More rounds of more traces may help"
+        reason = f"{nothing}, although the network was refined.{_causes(seen)} More rounds with more traces may help"
         python = _call(seen, refine="ars.RefineConfig(rounds=24, traces=20_000)")
         yield _step("refine", reason, f"{python}  # or adapt=", "--refine-rounds 24 --refine-traces 20000")
         return
@@ -374,7 +374,9 @@ def _refine(seen: Seen) -> Iterator[Advice]:
         left = f" The prior proposed {_listed(seen.left_to_prior)}." if seen.left_to_prior else ""
         reason = f"{nothing}: the proposals do not fit the posterior.{_causes(seen)}{left} Let libars adapt them"
     else:
-        reason = f"{nothing}: the data say far more than the prior, which proposed. Adapt proposals to them"
+        reason = (
+            f"{nothing}: the posterior is far narrower than the prior, which proposed. Adapt the proposals to the data"
+        )
     yield _step("adapt", reason, _call(seen, adapt="True"), "--adapt")
 
 
@@ -393,7 +395,7 @@ def _patience(seen: Seen) -> Iterator[Advice]:
 
 _CHECK_DATA: Final = _step(
     "check data",
-    "rule out that the data are unlike anything that the simulator produces: compare them with prior draws",
+    "compare the data with prior draws, in case they are unlike anything that the simulator produces",
     "print(simulator.check_data(observe))",
     "--check-data",
 )
@@ -401,7 +403,7 @@ _CHECK_DATA: Final = _step(
 
 _TRAIN: Final = _step(
     "train",
-    "for many data sets of one kind, train a network, which proposes for all of them",
+    "for many data sets of one kind, train a network that proposes for all of them",
     "network = simulator.train(200_000, lstm_dim=128)",
     "ars train",
 )
@@ -409,7 +411,7 @@ _TRAIN: Final = _step(
 
 def _mcmc(seen: Seen) -> Advice:
     same = {"network": ", network=network", "hand": ", proposals=proposals", "prior": ""}[seen.proposer]
-    reason = "if k stays too large, sample by MCMC: it needs no weights, but chains that mix"
+    reason = "if k remains too large, use MCMC, which needs no weights but chains that mix"
     return _step("mcmc", reason, f"simulator.mcmc(observe, steps=2_000{same})", "ars mcmc ... --steps 2000")
 
 

@@ -74,7 +74,7 @@ class StandsOut:
     def __str__(self) -> str:
         span = f"{self.low:.4g} to {self.high:.4g}"
         if self.given_rest:
-            return f"{self.label} = {self.value:.4g} does not go with the other values (alone: {span})"
+            return f"{self.label} = {self.value:.4g} is unusual given the other values (alone: {span})"
         beyond = "none" if self.beyond < 1e-12 else f"{self.beyond:.1g}"
         return f"{self.label} = {self.value:.4g} (98% of draws: {span}; share beyond: {beyond})"
 
@@ -123,9 +123,7 @@ class DataCheck(NamedTuple):
         text = f"The data are unlike {compared} ({size})"
         if not self.stands_out:
             closest = self.scores["close"] < min(self.scores[name] for name in _SCORES if name != "close")
-            why = (
-                "they vary less than draws do, as data without noise would" if closest else "together they are unusual"
-            )
+            why = "they vary less than draws do, like data without noise" if closest else "together they are unusual"
             return f"{text}: no single number stands out, but {why}."
         named = "; ".join(str(each) for each in self.stands_out[:_MOST_NAMED])
         more = len(self.stands_out) - _MOST_NAMED

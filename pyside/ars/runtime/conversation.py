@@ -80,7 +80,7 @@ class Conversation:
                 if (later := self._session._family.pulse()) != pulse:
                     heard, pulse = now, later
                 if now - heard > self._silence:
-                    raise self._session._lost(f"not a word for {now - heard:.0f} s")
+                    raise self._session._lost(f"no message for {now - heard:.0f} s")
                 continue
             self._answer(inbox.steps, interrupts)
             self._free(inbox.columns)
@@ -153,4 +153,4 @@ class Conversation:
                 return inbox.done
             if not (inbox.steps or inbox.columns):
                 self._session._check_alive()
-        raise self._session._lost(f"it did not stop within {_CANCEL_WITHIN:g} s of being told to")
+        raise self._session._lost(f"it did not stop within {_CANCEL_WITHIN:g} s of the request")

@@ -160,7 +160,7 @@ class Crowd:
 
     def _next_guest(self, reception: Reception, wait: float = _WAIT) -> Guest | None:
         if self._closing.is_set():
-            raise RunInterrupted("the simulator was closed while others were waited for")
+            raise RunInterrupted("the simulator was closed while waiting for others")
         try:
             return reception.arrivals.get(timeout=wait) if wait else reception.arrivals.get_nowait()
         except queue.Empty:

@@ -47,7 +47,7 @@ def find_host(env: Mapping[str, str]) -> str:
     if found := shutil.which("ars-host", path=env.get("PATH")):
         return os.path.abspath(found)
     raise LaunchError(
-        "ars-host was not found: not in the Python package, not on the PATH. Install the package with its native "
+        "ars-host was not found, neither in the Python package nor on the PATH. Install the package with its native "
         "parts, or set ARS_HOST to the path of ars-host in your build directory"
     )
 
@@ -65,7 +65,7 @@ def resolve_command(command: Sequence[str], env: Mapping[str, str], cwd: str | N
         if os.path.isdir(path):
             raise LaunchError(f"{name}: this is a directory, not an executable")
         if not os.path.exists(path):
-            raise LaunchError(f"{name}: this link leads nowhere")
+            raise LaunchError(f"{name}: this link is broken")
         if not os.access(path, os.X_OK):
             raise LaunchError(
                 f"{name}: this file is not executable; try chmod +x {name}, or compile it first if it is source code "
@@ -252,7 +252,7 @@ class Family:
         if self.exited():
             self._stderr.finish(0.3)
         text = self.stderr_text()
-        return f". Its last words on stderr:\n{text}" if text else ""
+        return f". Its last lines on stderr:\n{text}" if text else ""
 
     # ---- ending it ---------------------------------------------------------------------------------------------------
 
@@ -336,7 +336,7 @@ def _start(
         if error.errno == errno.ENOENT and os.path.exists(argv[0]) and (cwd is None or os.path.isdir(cwd)):
             raise LaunchError(f"{name}: the interpreter or loader that it names does not exist") from error
         if error.errno == errno.ENOENT and not os.path.lexists(argv[0]):
-            raise LaunchError(f"{name}: there is no such file any more ({argv[0]})") from error
+            raise LaunchError(f"{name}: the file no longer exists ({argv[0]})") from error
         raise LaunchError(f"{name}: could not be started: {error.strerror or error}") from error
 
 

@@ -130,7 +130,7 @@ class Processes:
             recorder.count(session.summary)
         if done.forks_refused:
             _log.warning(
-                "the system refused %d forks, and the run went on with %d workers; %s or give fewer workers",
+                "the system refused %d forks, and the run continued with %d workers; %s or give fewer workers",
                 done.forks_refused,
                 done.fewest_workers,
                 _advice(session.hello.workers),
@@ -261,7 +261,7 @@ class Processes:
             if self.setup.listen is not None:
                 return identity_elsewhere(self.setup, self.ready())
             if self.session is not None and self.running and not self.files.still_the_same():
-                _log.info("%s was rebuilt since it was started: it is started again", self.setup.command[0])
+                _log.info("%s was rebuilt after it was started: it is restarted", self.setup.command[0])
                 self.session.close()
             self.ready()
         return self.files.identity()

@@ -95,13 +95,13 @@ class Guest:
 
     def check_starting(self) -> None:
         if self.line.gone:
-            raise LaunchError(f"{self.name} left while it was greeted")
+            raise LaunchError(f"{self.name} disconnected during the handshake")
 
     def refused(self, why: object) -> None:
         """Nobody else uses its line."""
 
     def never_began(self, within: float) -> LaunchError:
-        return LaunchError(f"{self.name} came, and said nothing within {within:g} s")
+        return LaunchError(f"{self.name} connected but sent nothing within {within:g} s")
 
     def admitted(self, peer: bytes) -> None:
         """It has been."""

@@ -180,7 +180,7 @@ class Recorder:
         self.restarts += 1
         self._met = -1
         self.incidents.append(Failure(-1, "lost_host", 0, str(error), seed=self._seed))
-        _log.warning("%s. The run goes on; %d of %d traces had finished", error, self.done, self._total)
+        _log.warning("%s. The run continues; %d of %d traces had finished", error, self.done, self._total)
 
     def count(self, summary: RunSummary | None) -> None:
         """How a part of the run went, or as far as it went."""
@@ -250,8 +250,8 @@ class Recorder:
         failed = self.n_failed if failed is None else failed
         if self._on_failure == "skip" and failed:
             warnings.warn(
-                f"{failed} of {self.done if done is None else done} traces failed and were dropped, which biases what "
-                f"is left unless failures have nothing to do with the values drawn. {self.describe()}",
+                f"{failed} of {self.done if done is None else done} traces failed and were dropped, which biases the "
+                f"result unless failures are unrelated to the values drawn. {self.describe()}",
                 BiasWarning,
                 stacklevel=outside(),
             )

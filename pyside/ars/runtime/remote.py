@@ -86,8 +86,8 @@ def listen_at(endpoint: str, keys: Keys | None, *, insecure_loopback: bool = Fal
         )
     if keys is None and not insecure_loopback:
         raise ValueError(
-            f"{endpoint}: tcp needs keys: run ars keygen, and give key='controller.key'. On a machine that is yours "
-            "alone, insecure_loopback=True does without them at a loopback address"
+            f"{endpoint}: tcp needs keys: run ars keygen, and give key='controller.key'. On a machine without other "
+            "users, insecure_loopback=True allows a loopback address without keys"
         )
     if keys is None and not _is_loopback(endpoint):
         raise ValueError(f"{endpoint} is not a loopback address, and insecure_loopback is for those only")
@@ -172,14 +172,14 @@ class Visitor:
         if self._refused <= _REFUSALS_TOLD:
             _log.warning("a stranger at %s was refused: %s", self.endpoint, why)
         if self._refused == _REFUSALS_TOLD:
-            _log.warning("more strangers are refused without a word")
+            _log.warning("further strangers are refused without a message")
 
     def never_began(self, within: float) -> LaunchError:
-        strangers = f", but {self._refused:,} messages or keys of strangers did" if self._refused else ""
+        strangers = f", and {self._refused:,} messages or keys of strangers were refused" if self._refused else ""
         return LaunchError(
             f"{self.endpoint}: no simulator came within {within:g} s (startup_timeout){strangers}. While the "
-            f"controller waits, run on the simulator's machine\n  {self._start_line}\n{ALSO_THERE} The simulator says "
-            "on its stderr what is wrong"
+            f"controller waits, run on the simulator's machine\n  {self._start_line}\n{ALSO_THERE} The simulator "
+            "reports problems on its stderr"
         )
 
     def admitted(self, peer: bytes) -> None:

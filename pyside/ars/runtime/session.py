@@ -217,7 +217,7 @@ class Session:
             with self._link.in_use():
                 conversation.cancel()
         except BaseException as error:  # a second Ctrl-C too: the first reason is the one to report
-            _log.warning("the run could not be stopped in good order (%s); the simulator is ended", error)
+            _log.warning("the run could not be stopped cleanly (%s); the simulator was ended", error)
             self.close()
 
     # ---- messages ----------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ class Session:
     def _lost(self, why: str = "") -> HostLostError:
         state = why or self._family.exit_text()
         said = self._family.stderr_text()
-        tail = f". Its last words on stderr:\n{said}" if said else ""
+        tail = f". Its last lines on stderr:\n{said}" if said else ""
         return HostLostError(f"{self._family.name}: the simulator was lost in the middle of a run: {state}{tail}")
 
     def _refuse(self, reason: str) -> None:

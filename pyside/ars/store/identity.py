@@ -192,8 +192,8 @@ def differences(there: Mapping[str, Any], mine: Mapping[str, Any]) -> list[str]:
 
 def _network_word(old: Any, new: Any) -> str:
     if old is None:
-        return "the run was without a network"
-    return "no network is given, the run had one" if new is None else "another network, or other weights"
+        return "the run had no network"
+    return "no network is given, but the run had one" if new is None else "a different network, or different weights"
 
 
 def _program_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -210,7 +210,7 @@ def _program_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iter
         else:
             yield f"the executable changed ({_file_word(before, after)})"
     if before == after == ELSEWHERE and old.get("first_traces") != new.get("first_traces"):
-        yield "its first traces are not those that the run began with: it was rebuilt, or is another one"
+        yield "its first traces differ from those that the run began with: it was rebuilt, or is a different simulator"
     here, there = old.get("files") or {}, new.get("files") or {}
     for name in [*there, *(name for name in here if name not in there)]:
         if here.get(name) != there.get(name):
@@ -229,7 +229,7 @@ def _file_word(old: Any, new: Any) -> str:
         pair = [str(each.get(key, "")) if isinstance(each, dict) else "" for each in (old, new)]
         if pair[0] != pair[1] and all(pair):
             return f"{word} {pair[0][:12]} -> {pair[1][:12]}"
-    return "its hash is another"
+    return "its hash differs"
 
 
 def _named_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

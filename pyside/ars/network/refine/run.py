@@ -193,7 +193,7 @@ def _warn(outcome: Outcome, from_prior: bool) -> None:
     if (outcome.improved or len(outcome.reports) == 1) and not outcome.problem:
         return  # a single report: the start was good enough
     share = f"an effective share of {outcome.start.ess_share:.2g}"
-    start = f"the prior proposes ({share})" if from_prior else f"the network is given back as it was ({share})"
+    start = f"the prior proposes ({share})" if from_prior else f"the initial network is returned ({share})"
     if outcome.problem:
         kept = f"The network of round {outcome.best} is used" if outcome.improved else f"{start.capitalize()}"
         text = f"the refinement ended early: {outcome.problem}. {kept}"
@@ -207,7 +207,7 @@ def _warn(outcome: Outcome, from_prior: bool) -> None:
 
 def _warn_of_no_file(out: str | os.PathLike[str]) -> None:
     """Says that nothing was written, and that a file with this name is something else."""
-    there = f"; {out} is an older file, left as it was" if Path(out).exists() else ""
+    there = f"; {out} is an older file and was not changed" if Path(out).exists() else ""
     text = f"there is no refined network to write: the prior itself proposes, so {out} was not written{there}"
     warnings.warn(text, RefinementWarning, stacklevel=outside())
 

@@ -182,8 +182,8 @@ class NetworkProposer:
         listed = [f"{site.address!r} ({int(counts[site.id]):,}{self._why(site)})" for site in unknown[:_LISTED]]
         more = f", and {len(unknown) - _LISTED} more" if len(unknown) > _LISTED else ""
         warnings.warn(
-            f"the network does not know {len(unknown)} of the {len(drawn)} latents that were drawn, so their prior "
-            f"proposed them, in {total:,} draws: {', '.join(listed)}{more}. The weights are right, but the effective "
+            f"the network does not know {len(unknown)} of the {len(drawn)} latents that were drawn, so the prior "
+            f"proposed them, in {total:,} draws: {', '.join(listed)}{more}. The weights are correct, but the effective "
             "sample size may be small: train on more traces, or on this version of the simulator",
             NetworkWarning,
             stacklevel=outside(),

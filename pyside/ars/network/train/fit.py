@@ -148,7 +148,7 @@ def _check_out(out: str | os.PathLike[str] | None, resume: bool, *, write: bool)
     """Better now than after a night of training."""
     if out is None:
         if resume:
-            raise ValueError("resume=True needs out=, the file of the network whose training is to go on")
+            raise ValueError("resume=True needs out=, the file of the network whose training should continue")
         return
     file = Path(out)
     if not write:
@@ -278,7 +278,7 @@ def _check_modules(network: ProposalNetwork) -> None:
     """Statistics of a batch are those of a rank's share, and would become different weights."""
     if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in network.modules()):
         raise TrainingError(
-            "an embedding of yours has a BatchNorm layer, whose statistics would differ between ranks: use LayerNorm "
+            "one of your embeddings has a BatchNorm layer, whose statistics would differ between ranks: use LayerNorm "
             "or GroupNorm, or train with one process"
         )
 

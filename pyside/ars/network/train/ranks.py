@@ -197,7 +197,7 @@ class Group:
         tensors = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
         shapes = repr([(name, tuple(tensor.shape)) for name, tensor in tensors.items()])
         if len(set(self.gather(hashlib.sha256(shapes.encode()).digest()))) > 1:
-            raise TrainingError("the ranks have networks of different sizes: modules of your own must be alike")
+            raise TrainingError("the ranks have networks of different sizes: your own modules must be identical")
         self._apart = True
         with self._connected():
             for tensor in tensors.values():

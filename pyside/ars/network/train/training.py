@@ -184,7 +184,7 @@ class Trainer:
         return TrainingError(
             f"the {what} became {value} after {self.position:,} traces, at a learning rate of "
             f"{self.config.lr_at(self.position):.2g}. Try a smaller lr, or look for extreme values in the "
-            "observations. The last checkpoint is unharmed"
+            "observations. The last checkpoint is intact"
         )
 
     def grow(self, vocabulary: Vocabulary) -> None:
