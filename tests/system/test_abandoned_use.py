@@ -18,7 +18,7 @@ from ars.results.seen import seen_of
 
 # ---- Markov chains -------------------------------------------------------------------------------------------------
 
-REFUSED = r'the loop "scatter" can give up .*Use weighted traces instead'
+REFUSED = r'the loop "scatter" gave up .*Use weighted traces instead'
 
 
 @pytest.mark.parametrize("proposals", [None, {"z": PROPOSALS["beam"]}], ids=["prior", "proposals"])
@@ -32,7 +32,7 @@ def test_chains_refuse_loops_that_give_up(simulator: Callable[..., ars.Simulator
 
 def test_the_command_line_says_it_too(csim: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mcmc", csim("capped"), "3", "--observe", f"y={Y}", "--steps", "5", "--seed", "1", "--quiet"]) != 0
-    assert 'the loop "scatter" can give up' in capsys.readouterr().err
+    assert 'the loop "scatter" gave up' in capsys.readouterr().err
 
 
 CAPPED = """
@@ -87,7 +87,7 @@ def test_a_cap_that_is_never_met_does_no_harm(rare: str, started: Callable[[ars.
 def test_a_cap_that_is_met_later_stops_the_chains(rare: str, started: Callable[[ars.Simulator], ars.Simulator]) -> None:
     """No draw that they begin with gives up, but a move does."""
     sim = started(ars.Simulator([rare, "10"], workers=2))
-    with pytest.raises(ars.ChainError, match='the loop "rare" can give up') as caught:
+    with pytest.raises(ars.ChainError, match='the loop "rare" gave up') as caught:
         sim.mcmc({"y": 1.0}, 100, 4, seed=3, warmup=5, thin=4, M=2)
     assert caught.value.partial is not None
 

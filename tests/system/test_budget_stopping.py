@@ -48,7 +48,7 @@ def test_the_error_may_be_that_of_a_mean(start: Callable[..., ars.Simulator]) ->
 
 
 def test_the_maximum_of_traces_is_kept_and_said(start: Callable[..., ars.Simulator]) -> None:
-    with pytest.warns(FewTracesWarning, match=r"relative error of .* more than the 0\.001 asked for.*raise traces="):
+    with pytest.warns(FewTracesWarning, match=r"relative error of .* more than the requested 0\.001.*increase traces="):
         post = infer(start(*NESTED), 800, ars.Budget.auto(error=0.001))
     assert len(post) + post.stats["stage_traces"] == 800
     assert post.stats["error_reached"] > 0.001

@@ -49,9 +49,9 @@ def test_no_false_alarm(name: str) -> None:
         ("impatient", "tries", "broken", "later tries are accepted more often"),
         ("tired", "tries", "broken", "later tries are accepted less often"),
         ("widening", "tries", "broken", "not geometric"),
-        ("own", "tries", "broken", "a generator of the simulator's own"),
+        ("own", "tries", "broken", "a generator outside libars"),
         ("talkative", "effects", "suspect", "write"),
-        ("forgetful", "replays", "broken", "run again by one process in another order"),
+        ("forgetful", "replays", "broken", "when rerun by a single process in a different order"),
         ("failing", "completes", "broken", "SIGABRT"),
     ],
 )
@@ -70,7 +70,7 @@ def test_a_number_of_rounds_that_varies_is_no_rejection_loop(program: str) -> No
 
 def test_the_first_draw_of_a_try_shows_that_tries_differ(program: str) -> None:
     report = checked(program, "widening", traces=200)
-    assert any("do not begin alike" in each.text and '"widening/x"' in each.text for each in report.problems)
+    assert any("begin differently" in each.text and '"widening/x"' in each.text for each in report.problems)
 
 
 def test_the_same_seed_gives_the_same_report(program: str) -> None:

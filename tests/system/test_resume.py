@@ -155,7 +155,7 @@ def test_a_simulator_that_is_rebuilt_in_mid_run_is_not_mixed_in(built: Path, tmp
             pass
 
     with ars.Simulator([tmp_path / "sim"], workers=1) as sim:
-        with pytest.raises(StorageError, match="is another one now") as caught:
+        with pytest.raises(StorageError, match="the one found now is different") as caught:
             run(sim, 20_000, tmp_path / "run", progress=Rebuild())
         partial = caught.value.partial
         assert partial is not None

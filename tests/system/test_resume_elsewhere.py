@@ -60,7 +60,7 @@ def test_the_same_simulator_goes_on(listen: Callable[..., ars.Simulator], built:
 
 def test_another_simulator_is_refused(listen: Callable[..., ars.Simulator], tmp_path: Path) -> None:
     run(listen("zero"), 40, tmp_path / "run")
-    with pytest.raises(StorageError, match="its first traces are not those that the run began with"):
+    with pytest.raises(StorageError, match="its first traces differ from those that the run began with"):
         run(listen("five"), 90, tmp_path / "run")
 
 
@@ -80,7 +80,7 @@ def test_another_simulator_that_comes_in_mid_run_is_refused(
 
         def close(self) -> None: ...
 
-    with pytest.raises(StorageError, match="is another one now") as caught:
+    with pytest.raises(StorageError, match="the one found now is different") as caught:
         run(sim, 2_000_000, tmp_path / "run", progress=Kill())
     partial = caught.value.partial
     assert partial is not None

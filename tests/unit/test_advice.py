@@ -105,7 +105,7 @@ def test_a_network_that_was_refined_already() -> None:
 
 def test_adapting_that_kept_the_prior_is_not_advised_once_more() -> None:
     step = first(replace(BAD, proposer="prior", refined=True))
-    assert step.kind == "adapt" and "adapting found nothing better than the prior" in step.reason
+    assert step.kind == "adapt" and "adaptation found nothing better than the prior" in step.reason
     assert "adapt=ars.RefineConfig(" in step.python and step.command_line.startswith("--refine-rounds")
 
 
@@ -129,7 +129,7 @@ def test_k_is_large_only_because_the_run_is_short() -> None:
     short = run(200)
     assert 10 < short.ess() < 20 and short.pareto_k() > 0.7 and seen_of(short).inner_k < 0.5
     assert [step.kind for step in short.advice()] == ["traces"]
-    assert "their own k is" in short.advice()[0].reason
+    assert "have a light tail: their k is" in short.advice()[0].reason
     assert run(int(short.advice()[0].command_line.removeprefix("--traces "))).advice() == ()
 
 

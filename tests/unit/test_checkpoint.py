@@ -131,7 +131,7 @@ def test_trainings_and_networks_are_told_apart(tmp_path: Path) -> None:
 def test_embeddings_of_the_user_are_asked_for(tmp_path: Path) -> None:
     network, batch = made({"y": torch.nn.Linear(2, 4)})
     network.save(tmp_path / "n")
-    with pytest.raises(CheckpointError, match=r"with embeddings of yours for \['y'\], and \[\] were given"):
+    with pytest.raises(CheckpointError, match=r"with your own embeddings for \['y'\], but \[\] were given"):
         Network.load(tmp_path / "n")
     with pytest.raises(CheckpointError, match="do not make a network"):
         Network.load(tmp_path / "n", {"y": torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Linear(4, 4))})

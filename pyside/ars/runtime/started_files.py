@@ -53,8 +53,8 @@ def check_same(expected: Mapping[str, Any], found: Mapping[str, Any] | None) -> 
         odd = differences({"simulator": dict(expected)}, {"simulator": dict(found)})
     if odd:
         raise StorageError(
-            f"the simulator was lost, and the one found now is different, so the run cannot continue: {'; '.join(odd)}. "
-            ".partial holds every trace that had finished; resume with the simulator that the run began with"
+            f"the simulator was lost, and the one found now is different, so the run cannot continue: {'; '.join(odd)}."
+            " .partial holds every trace that had finished; resume with the simulator that the run began with"
         )
 
 

@@ -54,8 +54,8 @@ def network_proposer(
     if odd := network.other_data(data):
         warnings.warn(
             f"the network was refined for other data: {', '.join(map(repr, odd))} differ{'s' if len(odd) == 1 else ''}."
-            " The weights remain correct, but few traces may be effective. Use the network that it was refined from, or "
-            "refine that one for these data",
+            " The weights remain correct, but few traces may be effective. Use the network that it was refined from, "
+            "or refine that one for these data",
             RefinementWarning,
             stacklevel=outside(),
         )
