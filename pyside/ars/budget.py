@@ -56,7 +56,7 @@ class Budget:
         K/N, as in the paper.
     R
         Runs under the proposal until accepted, instead of N tries. q(A) is estimated by R/(S - 1), where S also counts
-        the tries of the trace itself. With 0, it is 1 if the trace's first try was accepted, else 0.
+        the tries of the trace itself. With 0, it is 1 if the trace's first try was accepted, otherwise 0.
     reuse
         Let the trace's first try count as one more of the N (default: False).
     """
@@ -92,7 +92,7 @@ class Budget:
 
     @property
     def wanted(self) -> Wanted:
-        """The continuations of every loop entry, as a RUN message asks for them."""
+        """The continuations of every loop entry, as a RUN message requests them."""
         return Wanted(self.M, self.N or 0, self.R or 0)
 
     @staticmethod
@@ -189,12 +189,12 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class ChosenBudget:
-    """The budget that ``budget="auto"`` chose: ``post.budget``. Give it back as ``budget=`` to use it again.
+    """The budget that ``budget="auto"`` chose: ``post.budget``. Pass it as ``budget=`` to reuse it.
 
     Parameters
     ----------
     phases
-        1: every trace is estimated at level 0 as it runs. 2: traces are replayed, each at its own level.
+        1: every trace is estimated at level 0 as it runs. 2: traces are replayed, each at its level.
     levels
         For each loop's address, its continuations at every level. Level 0 is the best one for all traces alike.
     default
@@ -246,7 +246,7 @@ class ChosenBudget:
     def decide(self, log_a: Floats, entries: Entries) -> Decision:
         """The level of each trace, and the log probability of keeping it.
 
-        A function of each trace's own uncorrected weight and of the loops that it entered, and of nothing else.
+        They depend only on each trace's uncorrected weight and on the loops that it entered.
 
         Parameters
         ----------
@@ -278,7 +278,7 @@ class ChosenBudget:
         return Decision(level, log_keep)
 
     def wanted(self, level: int) -> tuple[Wanted, dict[str, Wanted]]:
-        """The continuations at a level, as a RUN message asks for them.
+        """The continuations at a level, as a RUN message requests them.
 
         Parameters
         ----------
@@ -288,7 +288,7 @@ class ChosenBudget:
         Returns
         -------
         tuple
-            Those of loops without levels of their own, and those of the others by address.
+            Those of loops without separate levels, and those of the others by address.
         """
 
         def of(levels: tuple[Level, ...]) -> Wanted:

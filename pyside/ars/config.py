@@ -131,13 +131,13 @@ class TrainingConfig:
     clip : float
         Largest norm of a gradient; longer ones are scaled down to it (default: 10.0).
     held_out : int
-        Traces to evaluate on, never trained on (default: 0, chosen: a twentieth of ``traces``, 64 to 2,048).
+        Traces held out for evaluation (default: 0, chosen automatically: a twentieth of ``traces``, 64 to 2,048).
     evaluate_every : int
-        Traces between two evaluations (default: 0, chosen: about 20 evaluations in a short training).
+        Traces between two evaluations (default: 0, chosen automatically: about 20 in a short training).
     patience : int
-        Stop after so many evaluations without a lower held-out loss (default: 0, never).
+        Stop after this many evaluations without a lower held-out loss (default: 0, never).
     train_on : {"accepted", "all"}
-        Draws to train on: those that rejection loops accept, or rejected ones too (default: "accepted").
+        Draws to train on: those that rejection loops accept, or also rejected ones (default: "accepted").
     max_rejected : int
         Rejected tries per loop entry that ``train_on="all"`` uses (default: 64). If there are more, the first ones
         represent them all.
@@ -238,13 +238,13 @@ class NetworkConfig:
         Whether NaN in the data, a number that was not observed, is an error or an input (default: "refused").
         ``TrainingConfig(missing=...)`` sets it.
     series : {"auto", "flat", "attention"}
-        How observations that are series are seen: as one vector, or element by element too (default: "auto"). With
+        How the network reads series: as one vector, or also element by element (default: "auto"). With
         "attention" each proposal also reads the elements that its latent attends to, such as those of its own day.
         "auto" does so for series of 8 to 256 elements.
     series_dim : int
-        Size of what one head reads of a series (default: 32).
+        Size of the output of one attention head (default: 32).
     series_heads : int
-        Heads that read a series (default: 2).
+        Number of attention heads for series (default: 2).
     pairs : {"azimuth", "none"}
         Whether proposals see the azimuth and the length of two values drawn one after the other from priors of about
         the same width, as those of a vector are that is drawn component by component (default: "azimuth").
@@ -331,8 +331,8 @@ class RefineConfig:
     traces : int
         Traces that one round draws (default: 10,000).
     most : int
-        While fewer than ``effective`` of a round's traces are effective, it draws again, up to so many times in all
-        (default: 8). Few traces count in the first rounds, and training on few makes a network learn them by heart.
+        While fewer than ``effective`` of a round's traces are effective, it draws again, up to this many times in total
+        (default: 8). Few traces are effective in the first rounds, and a network would memorise them.
     steps : int
         Largest number of steps of the optimizer per round (default: 400).
     batch_size : int
@@ -340,20 +340,20 @@ class RefineConfig:
     lr : float
         Largest learning rate (default: 0.001). It falls along a cosine within each round, and over the rounds.
     effective : int
-        Effective traces that each round should draw, and that a training needs at least (default: 1,000). Where the
+        Effective traces that each round should draw, and that a training needs at least (default: 1,000). If the
         pool has fewer, its weights are raised to a power below 1 that gives as many.
     prior_share : float
-        Share of the loss, 0 to 0.9, of prior traces with their own simulated data (default: 0.05).
+        Share of the loss, 0 to 0.9, that comes from prior traces with their own simulated data (default: 0.05).
     defensive : float
         Largest share of the prior in each proposal of the refined network, 1e-6 to 0.5 (default: 0.01). A trace of k
         draws loses about k times this share of its effective traces.
     aim : float
-        How much trainings aim at traces that the proposals draw too rarely, 0 to 1 (default: 0, not at all). Traces
-        count in the loss with this power of the ratio of posterior to proposal, too. Rare large weights become smaller.
+        How strongly training favours traces that the proposals draw too rarely, 0 to 1 (default: 0, not at all). It
+        also weights each trace by this power of its ratio of posterior to proposal. Rare large weights become smaller.
     enough : float
         Stop as soon as this share of fresh traces is effective, 0 to 1 (default: 0.9).
     patience : int
-        Stop after so many rounds without a better one (default: 4).
+        Stop after this many rounds without a better one (default: 4).
     M, R : int
         Continuations per loop entry in the rounds: runs under p, and accepted runs under q (default: 10 and 1). Once
         nine of ten first tries are accepted, rounds use R = 0.

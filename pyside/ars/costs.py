@@ -30,7 +30,7 @@ class Costs:
     request_network
         One proposal from a network (default: 35).
     request_hand
-        One proposal by hand (default: 15).
+        One hand-written proposal (default: 15).
     attempt
         One try of a loop without its draws (default: 0.01).
     fork
@@ -62,7 +62,7 @@ class Costs:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Costs:
-        """Read costs from a JSON file. Fields that it leaves out keep their defaults.
+        """Read costs from a JSON file. Fields that it omits keep their defaults.
 
         Parameters
         ----------

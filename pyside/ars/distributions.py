@@ -198,7 +198,7 @@ class Normal(_Scalars):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Bernoulli(_Scalars):
-    """1 with probability p, else 0.
+    """1 with probability p, otherwise 0.
 
     Parameters
     ----------

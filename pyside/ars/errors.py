@@ -47,9 +47,9 @@ __all__ = [
 
 
 class ArsError(Exception):
-    """The root of the tree.
+    """The base class of all exceptions of libars.
 
-    ``partial`` holds whatever the run had finished when the error came, or None if there was no run.
+    ``partial`` holds whatever the run had finished when the error occurred, or None if there was no run.
     """
 
     partial: Posterior | Traces | Chains | Network | None = None
@@ -76,13 +76,13 @@ class HostLostError(ArsError):
 
 
 class SimulatorError(ArsError):
-    """The simulator ran, and went wrong."""
+    """The simulator ran and failed."""
 
 
 class TraceFailure(SimulatorError):
     """A trace failed and the run's policy is ``on_failure="raise"``.
 
-    ``failures`` are the ones that had arrived when the run stopped; ``partial`` holds every finished trace.
+    ``failures`` are those that had occurred when the run stopped; ``partial`` holds every finished trace.
     """
 
     def __init__(self, message: str, failures: Sequence[Failure] = ()) -> None:
@@ -95,7 +95,7 @@ class ObservationError(TraceFailure):
 
 
 class ProposalError(ArsError):
-    """A proposal written by hand raised an error, or returned something that cannot be used."""
+    """A hand-written proposal raised an error, or returned something unusable."""
 
 
 class NetworkError(ArsError):
@@ -103,7 +103,7 @@ class NetworkError(ArsError):
 
 
 class StorageError(ArsError):
-    """A file could not be written, or holds something else than it should.
+    """A file could not be written, or its content is not what was expected.
 
     ``partial`` holds every finished trace if it was a run that could not keep them, and the refined network if it was a
     refinement that could not write it.
@@ -111,12 +111,12 @@ class StorageError(ArsError):
 
 
 class WeightError(ArsError, ValueError):
-    """This run cannot give the weights that were asked for."""
+    """This run cannot provide the requested weights."""
 
 
 class ChainError(ArsError):
-    """Markov chains cannot begin: no draw could have given the data, or a block names no latent. Or a loop gave up,
-    which they do not support."""
+    """Markov chains cannot begin: no draw could have produced the data, or a block names no latent. Or a loop gave up,
+    which chains do not support."""
 
 
 class EmbeddingError(ArsError):
@@ -128,11 +128,11 @@ class ObservationShapeError(ArsError, ValueError):
 
 
 class PoolFullError(ArsError):
-    """The traces that are under way have more states than the pool may hold."""
+    """The running traces have more states than the pool may hold."""
 
 
 class TrainingError(ArsError):
-    """The training cannot go on."""
+    """The training cannot continue."""
 
 
 class RankLostError(TrainingError):
@@ -140,11 +140,11 @@ class RankLostError(TrainingError):
 
 
 class BatchError(ArsError, ValueError):
-    """Traces that a network cannot be trained on."""
+    """A network cannot be trained on these traces."""
 
 
 class CheckpointError(StorageError):
-    """A file that should hold a network or a training is damaged, or is something else."""
+    """A file of a network or a training is damaged, or is of another kind."""
 
 
 class ShardError(StorageError):
@@ -158,7 +158,7 @@ class RunInterrupted(KeyboardInterrupt):
 
 
 class ArsWarning(UserWarning):
-    """The root of our warnings."""
+    """The base class of all warnings of libars."""
 
 
 class SupportWarning(ArsWarning):
@@ -166,11 +166,11 @@ class SupportWarning(ArsWarning):
 
 
 class ObservationWarning(ArsWarning):
-    """The data say nothing: one has likelihood 0 in every trace, so that all weights are 0, or all of them are NaN."""
+    """The data are useless: one has likelihood 0 in every trace, so all weights are 0, or all of the data are NaN."""
 
 
 class NetworkWarning(ArsWarning):
-    """A network does not know some of the latents, and the prior proposed them; or it is not meant for this use."""
+    """A network does not know some of the latents, so the prior proposed them; or it is not meant for this use."""
 
 
 class RefinementWarning(NetworkWarning):
@@ -178,15 +178,15 @@ class RefinementWarning(NetworkWarning):
 
 
 class BiasWarning(ArsWarning):
-    """The weights that were asked for are biased, or draws had to be left out that cannot be made again."""
+    """The requested weights are biased, or draws had to be omitted because they cannot be repeated."""
 
 
 class ContinuationWarning(ArsWarning):
-    """Rewound and forked continuations of a loop gave different numbers, and the forked ones were used."""
+    """Rewound and forked continuations of a loop gave different numbers; the forked ones were used."""
 
 
 class ReplayWarning(ArsWarning):
-    """A simulator did not repeat its traces when they were run again, so its loops were estimated in one phase."""
+    """A simulator did not reproduce its traces when they were rerun, so its loops were estimated in one phase."""
 
 
 class FewTracesWarning(ArsWarning):
@@ -194,4 +194,4 @@ class FewTracesWarning(ArsWarning):
 
 
 class NaiveVarianceWarning(ArsWarning):
-    """Naive ("ic") weights were asked for although a loop makes their variance infinite (Theorem 1)."""
+    """Naive ("ic") weights were requested although a loop makes their variance infinite (Theorem 1)."""

@@ -127,9 +127,9 @@ def _in_order(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 class Failures(Mapping[str, int]):
-    """How many traces failed, by kind, and a few examples of each: ``post.failures``. False if there are none.
+    """The number of failed traces by kind, with a few examples of each: ``post.failures``. False if there are none.
 
-    ``incidents`` are what cost time but no trace: hosts that were lost and started again, controllers that were lost
+    ``incidents`` are events that cost time but no trace: hosts that were lost and restarted, controllers that were lost
     before the run was resumed.
     """
 
@@ -152,7 +152,7 @@ class Failures(Mapping[str, int]):
 
     @classmethod
     def counted(cls, counts: Mapping[str, int], examples: Iterable[Failure], incidents: Iterable[Failure]) -> Failures:
-        """Failures of which the counts and a few examples are known, from a file or from several runs."""
+        """Failures whose counts and a few examples are known, from a file or from several runs."""
         found = cls(examples, incidents=incidents)
         found._counts = _in_order(counts)
         return found
@@ -169,7 +169,7 @@ class Failures(Mapping[str, int]):
 
     @property
     def total(self) -> int:
-        """How many traces failed."""
+        """The number of failed traces."""
         return sum(self._counts.values())
 
     def __repr__(self) -> str:

@@ -48,8 +48,8 @@ class AcceptanceOptions(TypedDict, total=False):
 class Traces:
     """Traces of a simulator, from ``sim.prior``.
 
-    ``traces["x"]`` has the values of a result or a latent, a row per trace. A key is an address ("loop/x"), else a
-    result's name, else a latent's. Failed traces are left out. The shape depends on the site:
+    ``traces["x"]`` has the values of a result or a latent, a row per trace. A key is an address ("loop/x"), otherwise a
+    result's name, otherwise a latent's. Failed traces are omitted. The shape depends on the site:
 
     =====================================  ==============================  =====================
     the site                               shape of ``traces["x"]``        column names
@@ -60,7 +60,7 @@ class Traces:
     a vector, several times in some trace  (traces, instances, elements)   v[0][0], v[0][1], ...
     =====================================  ==============================  =====================
 
-    NaN stands where a trace has no such instance or element. ``traces["x", 2]`` or ``traces["x[2]"]`` is the third
+    NaN marks instances or elements that a trace does not have. ``traces["x", 2]`` or ``traces["x[2]"]`` is the third
     instance alone. Every column name of ``Posterior.to_dataframe`` is a key: ``"v[2]"`` is an element of a vector that
     no trace has twice.
     """
@@ -143,14 +143,14 @@ class Traces:
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
-        """Joins parts of one run: the result is that of a single run over all their traces, bit for bit.
+        """Join parts of one run. The result equals a single run over all their traces, bit for bit.
 
         Parameters
         ----------
         parts
             Runs of the same simulator with the same data, seed and settings and different trace numbers
-            (``first_trace=``). Proposals that are functions are compared by their code. A simulator that was started
-            elsewhere (``listen``) cannot be compared: use the same one.
+            (``first_trace=``). Proposals that are functions are compared by their code. Simulators that
+            connect through ``listen`` cannot be compared: use the same one.
 
         Returns
         -------
@@ -160,7 +160,7 @@ class Traces:
         Raises
         ------
         ValueError
-            The parts differ in something, or have a trace in common; the message says what.
+            The parts differ, or have a trace in common; the message says how.
         """
         return joined.concat(cls, parts)
 
@@ -170,7 +170,7 @@ class Traces:
         return f"{type(self).__name__} of {' '.join(self.run.simulator)}: {len(self):,} traces{speed}"
 
     def summary(self) -> str:
-        """A few lines for a person."""
+        """Format a short summary."""
         lines = [self._heading(), f"latents: {', '.join(self.latents)}"]
         for title, names in (("results", self.results), ("observations", self.observations)):
             if names:
@@ -192,8 +192,8 @@ class Posterior(Estimates, Traces):
     """Weighted traces, from ``sim.posterior``.
 
     Methods take the name of a weighting: "ars", "ic", "biased"; "prior" after a run with in_loops="prior"; or
-    "collapsed", with pA= and qA= (see ars.weights). Without a name it is "prior" after such a run, else "ars". A
-    failed trace is left out, or, after a run with on_failure="zero", has weight 0.
+    "collapsed", with pA= and qA= (see ars.weights). The default is "prior" after such a run, otherwise "ars". A
+    failed trace is omitted, or has weight 0 after a run with on_failure="zero".
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class Posterior(Estimates, Traces):
         Parameters
         ----------
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         **acceptance
             ``pA`` and ``qA``, for "collapsed".
 
@@ -309,7 +309,7 @@ class Posterior(Estimates, Traces):
         Parameters
         ----------
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         epsilon : float
             Largest share of a single weight, between 0 and 1 (default: 0.01).
         seed : int
@@ -337,7 +337,7 @@ class Posterior(Estimates, Traces):
         key : key
             A result or latent.
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         **acceptance
             ``pA`` and ``qA``, for "collapsed".
 
@@ -364,7 +364,7 @@ class Posterior(Estimates, Traces):
         q : float or array_like
             Levels, from 0 to 1.
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         **acceptance
             ``pA`` and ``qA``, for "collapsed".
 
@@ -407,7 +407,7 @@ class Posterior(Estimates, Traces):
         n : int, optional
             Number of rows to draw (default: the number of traces).
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         seed : int
             Seed of the resampling (default: 0).
         **acceptance
@@ -451,16 +451,16 @@ class Posterior(Estimates, Traces):
         predicted: Traces | None = None,
         prior: Traces | None = None,
     ) -> xarray.DataTree:
-        """The run as an xarray.DataTree, whose group ``posterior`` ArviZ reads right.
+        """Convert the run to an xarray.DataTree, whose group ``posterior`` is ready for ArviZ.
 
-        A name with several instances has a dimension for them, a vector one for its elements. Slashes in names become
-        dots. The groups are:
+        A name with several instances has a dimension for them, and a vector has one for its elements. Slashes in names
+        become dots. The groups are:
 
         - ``posterior``: equally weighted draws (dimensions ``chain``, of length 1, and ``draw``), by systematic
           resampling with the default weights. A trace with a large weight appears several times. If every weight is 0
           the group is empty and its attribute ``empty`` says why.
         - ``sample_stats``: for each of these draws its ``row`` in ``weighted_posterior`` and its ``trace`` number.
-        - ``weighted_posterior``: the traces as they are (dimension ``trace``), draws from the proposal, with
+        - ``weighted_posterior``: the original traces (dimension ``trace``), which are draws from the proposal, with
           ``log_weight`` (the default weighting) and ``log_weight_<method>`` for every available one.
         - ``observed_data``: the data.
         - ``posterior_predictive``: with ``predicted``, its simulated observations.
@@ -470,7 +470,7 @@ class Posterior(Estimates, Traces):
         ----------
         draws
             Number of draws in ``posterior``. Default: the effective sample size, rounded down, at least 1 and at most
-            the number of traces. More draws hold no more information, and ArviZ takes them for independent.
+            the number of traces. More draws contain no more information, but ArviZ treats them as independent.
         seed
             Seed of the resampling. Default: 0.
         predicted
@@ -492,7 +492,7 @@ class Posterior(Estimates, Traces):
         return export.to_datatree(self, draws, seed, predicted, prior)
 
     def to_inferencedata(self, draws: int | None = None, seed: int = 0) -> arviz.InferenceData:
-        """The tree of ``to_datatree`` as an arviz.InferenceData, for ArviZ before 1.0.
+        """Convert the tree of ``to_datatree`` to an arviz.InferenceData, for ArviZ before 1.0.
 
         Parameters
         ----------
@@ -513,10 +513,10 @@ class Posterior(Estimates, Traces):
         return export.to_inferencedata(self, draws, seed)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """The run as a table with a row per trace. These are draws from the proposal: use them with a log weight.
+        """Make a table with a row per trace. These are draws from the proposal; use them with a log weight.
 
         The columns are ``trace``, ``log_weight_<method>`` for every available weighting, then every instance of every
-        result and latent, named as in ``Traces``, NaN where a trace has none. A name that several sites share is
+        result and latent, named as in ``Traces``, with NaN if a trace has none. A name that several sites share is
         replaced by the address; a latent that shares its address with a result is called ``<name>_latent``.
 
         Returns
@@ -540,18 +540,18 @@ class Posterior(Estimates, Traces):
         check: DataCheck | None = None,
         title: str | None = None,
     ) -> None:
-        """Write a report: one HTML file that says first whether to trust the numbers, and loads nothing else.
+        """Write a report: one self-contained HTML file that begins with a verdict on whether to trust the numbers.
 
         Parameters
         ----------
         path
             The file; an existing one is replaced.
         prior
-            Traces of the prior, from ``Simulator.prior``, to be shown beside the posterior. Default: none.
+            Prior traces, from ``Simulator.prior``, to show next to the posterior. Default: none.
         predicted
-            Posterior predictive draws, from ``Simulator.predict``, to be compared with the data. Default: none.
+            Posterior predictive draws, from ``Simulator.predict``, to compare with the data. Default: none.
         truth
-            True values where they are known, from names of results or latents to numbers or arrays. Default: none.
+            Known true values, from names of results or latents to numbers or arrays. Default: none.
         check
             Result of ``Simulator.check_data``. Default: the data were not compared with prior draws.
         title
@@ -588,12 +588,12 @@ class Posterior(Estimates, Traces):
             The suffix decides the format. ``.nc``: the groups of ``to_datatree()`` for ArviZ, and all that ``load``
             needs. ``.csv`` and ``.npz``: the columns of ``to_dataframe``.
         predicted, prior
-            Draws to add to a ``.nc`` file, as in ``to_datatree``; ``load`` leaves them out. Default: none.
+            Draws to add to a ``.nc`` file, as in ``to_datatree``; ``load`` ignores them. Default: none.
 
         Raises
         ------
         ValueError
-            The suffix is another one.
+            The suffix is none of these.
         ImportError
             A ``.nc`` file needs xarray, and netCDF4 or h5netcdf.
         StorageError

@@ -24,8 +24,8 @@ _MOST_ROWS: Final = 50  # values that a summary lists
 class ProposalDraws(Traces):
     """Draws from a network's proposals, from ``Network.posterior_without_weights``: not corrected by weights, biased.
 
-    They show what the network believes about the latents of given data. How far that is from the posterior only weights
-    can tell: ``simulator.posterior(observe, traces, network=network)`` has them. Inside rejection loops the draws are
+    They show the network's proposals for the latents of given data. Only weights can show how far these are from the
+    posterior: use ``simulator.posterior(observe, traces, network=network)``. Inside rejection loops, the draws are
     those that the loop accepted.
 
     ``draws["x"]`` has the values of a result or latent, one row per draw, as in ``Traces``. There are no weights, no
@@ -36,7 +36,7 @@ class ProposalDraws(Traces):
 
     @classmethod
     def of(cls, post: Posterior) -> ProposalDraws:
-        """Make them of the traces of a run whose latents a network proposed; its weights are left behind.
+        """Make them from the traces of a run whose latents a network proposed, without its weights.
 
         Parameters
         ----------
@@ -59,7 +59,7 @@ class ProposalDraws(Traces):
         return f"ProposalDraws of {' '.join(self.run.simulator)}: {len(self):,} {self.label}"
 
     def summary(self) -> str:
-        """A table for a person: mean, standard deviation and quantiles of every value, unweighted.
+        """Format a table with the unweighted mean, standard deviation and quantiles of every value.
 
         Returns
         -------
@@ -83,7 +83,7 @@ class ProposalDraws(Traces):
         return f"<{self._heading()}>"
 
     def to_dataframe(self) -> pd.DataFrame:
-        """The draws as a table with a row per draw, numbered in the column ``proposal_draw``.
+        """Convert the draws to a table with a row per draw, numbered in the column ``proposal_draw``.
 
         Returns
         -------
@@ -105,7 +105,7 @@ class ProposalDraws(Traces):
         return frame
 
     def to_datatree(self) -> xarray.DataTree:
-        """The draws as a tree for xarray, in the group ``proposal_draws``. There is no group ``posterior``.
+        """Convert the draws to a tree for xarray, in the group ``proposal_draws``. There is no group ``posterior``.
 
         Returns
         -------

@@ -62,8 +62,8 @@ __all__ = ["InLoops", "OnFailure", "Simulator"]
 class Simulator:
     """An executable that is linked against libars, and its arguments.
 
-    It starts with the first run and serves all later ones. It ends with ``close``, with the ``with`` block, or at
-    the latest with the Python process. Runs one at a time.
+    The first run starts it, and later runs reuse it. It ends with ``close``, with the ``with`` block, or at
+    the latest with the Python process. It runs one task at a time.
 
     Parameters
     ----------
@@ -74,19 +74,19 @@ class Simulator:
     limits : Limits, optional
         All limits together (default: ``Limits()``).
     trace_timeout, try_timeout, max_tries, max_snapshots, max_processes, max_memory, max_restarts, startup_timeout
-        Single limits, which replace those of ``limits``; ``Limits`` has their units and defaults.
+        Single limits, which override those of ``limits``; ``Limits`` describes their units and defaults.
     env : mapping, optional
         Environment variables to add (default: none).
     cwd : path, optional
         Working directory (default: the current one).
     show_stdout : bool
-        Pass the simulator's output through (default: False).
+        Show the simulator's own output (default: False).
     continuations : {"auto", "fork", "check"}
-        How loops are estimated (default: "auto"). "auto" rewinds continuations where that is safe and forks
+        How loops are estimated (default: "auto"). "auto" rewinds continuations where this is safe and forks
         elsewhere; "fork" always forks; "check" does both and compares them bit for bit. The numbers are the same.
     flat_policy : mapping, optional
         Rules for draws without names (``ars_flat``), from patterns to "latent" or "nuisance". A pattern with ``*`` or
-        ``?`` must match the whole address; any other pattern must occur in it. The last matching rule wins, and
+        ``?`` must match the entire address; any other pattern must occur in it. The last matching rule wins, and
         overrides the program's own rules (default: no rules; a draw without a rule is a latent).
 
     Raises
@@ -164,9 +164,9 @@ class Simulator:
         simulators: int = 1,
         **options: Any,
     ) -> Self:
-        """Wait for a simulator that is started elsewhere, by hand or by a batch system, and connects over TCP.
+        """Wait for a simulator that was started by hand or by a batch system, and connects over TCP.
 
-        It is started with ``ARS_ENDPOINT=tcp://OUR_HOST:PORT ARS_KEY=simulator.key``, and its machine needs ars-host as
+        Start it with ``ARS_ENDPOINT=tcp://OUR_HOST:PORT ARS_KEY=simulator.key``. Its machine needs ars-host as
         well: installed with libars, beside the executable, or on the PATH. If the simulator is lost, a run waits for
         another.
 
@@ -177,20 +177,20 @@ class Simulator:
         key : path, optional
             The ``controller.key`` of a pair that ``ars keygen`` made.
         insecure_loopback : bool
-            No keys, for ``tcp://127.0.0.1:PORT`` on a machine without other users. The simulator then needs
+            Use no keys, for ``tcp://127.0.0.1:PORT`` on a machine without other users. The simulator then needs
             ``ARS_INSECURE_LOOPBACK=1``.
         startup_timeout : float
             Seconds to wait for it.
         command : sequence of str, optional
             The remote command line, used only to label the run.
         announce : callable, optional
-            Called whenever the wait begins, with the address and the line to run there.
+            Called whenever the wait begins, with the address and the command line to run there.
         simulators : int
-            How many to wait for (default: 1). Several come to the same address and share the traces of each run, with
-            the results of one. The traces of one that leaves are run by the others, and another may take its place.
+            Number of simulators to wait for (default: 1). Several connect to the same address and share the traces of
+            each run, with the results of one. If one disconnects, the others run its traces, and another may replace it.
         **options
-            As of ``Simulator``. The number of workers, and the limits on processes, snapshots and memory, are set where
-            the simulator is started.
+            As for ``Simulator``. The number of workers, and the limits on processes, snapshots and memory, are set
+            where the simulator is started.
 
         Returns
         -------
@@ -200,7 +200,7 @@ class Simulator:
         Raises
         ------
         LaunchError
-            If no simulator came in time, or several of different builds.
+            If no simulator connected in time, or simulators of different builds did.
         """
         simulator = cls([endpoint] if command is None else command, startup_timeout=startup_timeout, **options)
         keys = None if key is None else read_keys(key)
@@ -262,7 +262,7 @@ class Simulator:
 
     @property
     def pid(self) -> int | None:
-        """The process that was started (ars-host, once the simulator has split), or None."""
+        """The id of the process that was started (ars-host, once the simulator has split), or None."""
         return self._processes.pid
 
     def close(self) -> None:
@@ -296,20 +296,20 @@ class Simulator:
         on_failure: OnFailure = ON_FAILURE,
         first_trace: int = 0,
     ) -> Traces:
-        """Run the simulator forwards: traces of its prior, with simulated observations.
+        """Run the simulator forwards, for prior traces with simulated observations.
 
         Parameters
         ----------
         traces : int
             How many.
         seed : int, optional
-            Same seed, same traces, however many workers run them (default: random).
+            Random seed; the same seed gives the same traces with any number of workers (default: random).
         progress : bool or Progress, optional
             True shows a progress bar on stderr (default: none).
         on_failure : {"raise", "zero", "skip"}
             Stop at a trace that fails, keep it marked as failed, or drop it (default: "raise").
         first_trace : int
-            Number of the first trace (default: 0). A trace's draws depend on its number and the seed alone, so runs of
+            Number of the first trace (default: 0). A trace's draws depend only on its number and the seed, so runs of
             different ranges are parts of one run.
 
         Returns
@@ -351,15 +351,15 @@ class Simulator:
         adapt: bool | RefineConfig = False,
         refined_out: str | os.PathLike[str] | None = None,
     ) -> Posterior:
-        """Run the simulator backwards: weighted traces, given data.
+        """Run the simulator backwards, for weighted traces given data.
 
         Parameters
         ----------
         observe : mapping of str to array_like
             The data: the name of an observation, and a number or an array. NaN means "not observed": that number is
-            left out of the likelihood, and the simulator draws it instead (docs/output.md, "Missing data").
+            omitted from the likelihood, and the simulator draws it instead (docs/output.md, "Missing data").
         traces : int
-            How many. With ``Budget.auto(error=...)`` or ``Budget.auto(seconds=...)``, the most.
+            Number of traces. With ``Budget.auto(error=...)`` or ``Budget.auto(seconds=...)``, the maximum.
         network : Network, optional
             Proposes the latents: from ``train`` or ``Network.load``, made for the same observations. The prior proposes
             the latents that it does not know, and a NetworkWarning lists them.
@@ -375,7 +375,7 @@ class Simulator:
         in_loops : {"proposal", "prior"}
             "prior": inside loops the prior proposes, and no correction is needed (default: "proposal").
         seed : int, optional
-            Same seed, same traces and weights, however many workers run them (default: random).
+            Random seed; the same seed gives the same traces and weights with any number of workers (default: random).
         on_failure : {"raise", "zero", "skip"}
             Stop at a trace that fails, give it weight 0, or drop it (default: "raise").
         progress : bool or Progress, optional
@@ -387,15 +387,15 @@ class Simulator:
             A folder for finished traces. If it already holds traces of the same run, only the others are run, and the
             result equals that of an uninterrupted run.
         ask_ahead : bool, optional
-            Guess the questions of continuations and ask them together, which is faster and changes no number (default:
-            with a network). Proposals written by hand must then have an answer for values that the simulator would
-            not have asked them about.
+            Guess the requests of continuations and send them together, which is faster and changes no number (default:
+            with a network). Hand-written proposals must then handle values that the simulator would
+            never have requested.
         refine : bool or RefineConfig
-            First specialise the network to these data, by rounds of training on weighted traces of its own
+            First specialise the network to these data, by rounds of training on its own weighted traces
             (``Network.refine``).
         adapt : bool or RefineConfig
-            The same without a network, starting from the prior. Both report traces of a run of their own, with fixed
-            proposals and another seed than any round's, so the weights are unbiased (docs/refinement.md).
+            The same without a network, starting from the prior. Both report traces of a separate run, with fixed
+            proposals and a seed that no round has used, so the weights are unbiased (docs/refinement.md).
         refined_out : path, optional
             A file for the network that ``refine`` or ``adapt`` made.
 
@@ -455,24 +455,24 @@ class Simulator:
     ) -> Prediction:
         """Simulate data with latents from a posterior: the posterior predictive distribution.
 
-        Latents are drawn by their weights, with systematic resampling, and given to the simulator. It draws the
-        observations, and whatever it does not record as a latent, anew. Numbers of the data that were not observed
+        Latents are drawn by their weights, with systematic resampling, and passed to the simulator. It redraws the
+        observations and everything that it does not record as a latent. Numbers of the data that were not observed
         (NaN) are drawn as well.
 
         Parameters
         ----------
         post : Posterior
-            From ``posterior``. This simulator must draw its latents; its observations may differ, for example when it
-            has other arguments.
+            Result of ``posterior``. This simulator must draw its latents; its observations may differ, for example if
+            it has other arguments.
         n : int
-            Number of draws (default: 1,000). More than the effective traces of ``post`` repeat the same latents with
+            Number of draws (default: 1,000). More draws than ``post`` has effective traces repeat the same latents with
             other data.
         seed : int, optional
-            Same seed, same draws (default: random).
+            Random seed; the same seed gives the same draws (default: random).
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         on_failure : {"raise", "zero", "skip"}
-            Stop at a trace that fails, or run it again with other random numbers (default: "raise").
+            Stop at a trace that fails, or rerun it with other random numbers (default: "raise").
         progress : bool or Progress, optional
             True shows a progress bar on stderr (default: none).
 
@@ -489,7 +489,7 @@ class Simulator:
         Warns
         -----
         BiasWarning
-            If draws are left out because loops keep rejecting their latents.
+            If draws are omitted because loops keep rejecting their latents.
 
         Examples
         --------
@@ -522,7 +522,7 @@ class Simulator:
         on_failure: OnFailure = ON_FAILURE,
         progress: bool | Progress | None = None,
     ) -> DataCheck:
-        """Compare data with observations that a run of ``prior`` simulates.
+        """Compare data with observations simulated from the prior.
 
         Parameters
         ----------
@@ -533,18 +533,18 @@ class Simulator:
         seed : int, optional
             Seed of these draws (default: random). No other run depends on it.
         level : float
-            Rate of false alarms, between 0 and 1 (default: 0.01): the share of data drawn from the model itself that
+            Rate of false alarms, between 0 and 1 (default: 0.01): the share of data sets drawn from the model itself that
             raise one.
         on_failure : {"raise", "zero", "skip"}
-            Stop at a trace that fails, or leave it out (default: "raise").
+            Stop at a trace that fails, or omit it (default: "raise").
         progress : bool or Progress, optional
             True shows a progress bar on stderr (default: none).
 
         Returns
         -------
         DataCheck
-            ``p_value``, ``alarm``, and ``stands_out`` with the names of the numbers that are unlike the draws; printed,
-            it is a sentence. ``post.advice(check)`` and ``post.summary(check=check)`` take it into account.
+            ``p_value``, ``alarm``, and ``stands_out`` with the names of the numbers that are unlike the draws. ``print``
+            shows a sentence. ``post.advice(check)`` and ``post.summary(check=check)`` take it into account.
 
         Raises
         ------
@@ -558,7 +558,7 @@ class Simulator:
     def check(self, traces: int = 2000, seed: int | None = None) -> CheckReport:
         """Check the assumptions that a simulator's weights depend on (docs/annotating.md).
 
-        Runs the prior three times in separate processes: normally, in a single process in another order, and with
+        Runs the prior three times in separate processes: normally, in a single process in a different order, and with
         a continuation for every loop entry. Draws that a policy makes nuisances are not recorded, so loops of such
         draws cannot be found.
 
@@ -572,14 +572,14 @@ class Simulator:
         Returns
         -------
         CheckReport
-            ``ok``, ``problems`` and ``findings``; printed, it is a readable report.
+            ``ok``, ``problems`` and ``findings``; ``print`` shows a readable report.
 
         Raises
         ------
         LaunchError
             If the simulator does not start.
         ValueError
-            If ``traces`` is below 100, or the simulator is started elsewhere: it must be started three times.
+            If ``traces`` is below 100, or the simulator comes from ``listen``: the check must start it three times.
 
         Examples
         --------
@@ -613,7 +613,7 @@ class Simulator:
         on_failure: OnFailure = ON_FAILURE,
         progress: bool | Progress | None = None,
     ) -> Chains:
-        """Markov chains over the latents given data: an independent second opinion on ``posterior`` (docs/mcmc.md).
+        """Run Markov chains over the latents given data, for an independent check of ``posterior`` (docs/mcmc.md).
 
         Parameters
         ----------
@@ -622,24 +622,24 @@ class Simulator:
         steps : int
             Draws that each chain records, after the warm-up.
         chains : int
-            Chains, which run together (default: 16).
+            Number of chains, which run together (default: 16).
         network : Network, optional
             Adds moves that draw from its proposals (default: the prior draws, and random walks).
         proposals : mapping, optional
             The same, instead of a network: name or address of a latent -> a distribution, or a function of the values
             drawn so far (default: none).
         seed : int, optional
-            Same seed, same draws (default: random).
+            Random seed; the same seed gives the same draws (default: random).
         warmup : int, optional
-            Steps before the first draw, in which random walks learn their scales (default: half of ``steps``, at least
+            Steps before the first draw, in which random walks adapt their scales (default: half of ``steps``, at least
             100).
         thin : int, optional
             Moves of each chain per step (default: the number of latents of a typical trace, at most 50).
         blocks : sequence of sequences of str
-            Groups of names or addresses of latents that are also moved together (default: none).
+            Groups of names or addresses of latents to move together as well (default: none).
         M : int, optional
             Runs under the prior from each loop entry, which estimate 1/p(A) (default: 2 to 50, by how often the loops
-            reject). More of them cost time, and let chains move more often. The draws are right with any number.
+            reject). More runs cost time but let chains move more often. The draws are correct with any number.
         on_failure : {"raise", "zero", "skip"}
             Stop at a trace that fails, or refuse the move (default: "raise").
         progress : bool or Progress, optional
@@ -648,12 +648,12 @@ class Simulator:
         Returns
         -------
         Chains
-            ``chains["x"]`` has the draws, chains x draws; ``chains.summary()`` says whether they can be trusted.
+            ``chains["x"]`` has the draws, chains x draws; ``chains.summary()`` says whether you can trust them.
 
         Raises
         ------
         ChainError
-            If no draw of the prior or the network could have given the data, a block names no latent, or a loop gives
+            If no draw of the prior or the network could have produced the data, a block names no latent, or a loop gives
             up (``ars_loop_abandon``): use :meth:`posterior` then.
         TraceFailure
             If a trace fails and ``on_failure`` is "raise". ``partial`` holds the recorded draws.
@@ -708,21 +708,21 @@ class Simulator:
         Parameters
         ----------
         traces, batch_size, lr, seed, held_out, patience, train_on, max_rejected, missing
-            Single settings, which replace those of ``config``; ``TrainingConfig`` explains them.
+            Single settings, which override those of ``config``; ``TrainingConfig`` explains them.
         lstm_dim, lstm_depth, components
-            Single sizes, which replace those of ``network``; ``NetworkConfig`` explains them.
+            Single sizes, which override those of ``network``; ``NetworkConfig`` explains them.
         config : TrainingConfig, optional
             All settings together (default: ``TrainingConfig()``).
         network : NetworkConfig, optional
             All sizes together (default: ``NetworkConfig()``).
         architecture : mapping, optional
-            Sizes by name, which replace those of ``network`` (default: none).
+            Sizes by name, which override those of ``network`` (default: none).
         data : path or sequence of paths, optional
-            Folder of recorded traces to train on, or several that are used as one (default: fresh traces).
+            Folder of recorded traces to train on, or several to use as one (default: fresh traces).
         out : path, optional
             File for the network, written every ``checkpoint_every`` seconds and at the end (default: none).
         resume : bool
-            Continue the training that ``out`` has, if it has one (default: False).
+            Continue the training that ``out`` holds, if there is one (default: False).
         shapes : mapping, optional
             Shapes of observations that are not flat, such as {"calorimeter": (20, 20)}, an image (default: flat).
         embeddings : mapping, optional
@@ -730,7 +730,7 @@ class Simulator:
         threads : int, optional
             Threads (default: as many as torch uses).
         on_failure : {"raise", "zero", "skip"}
-            Stop at a trace that fails, or leave it out (default: "raise").
+            Stop at a trace that fails, or omit it (default: "raise").
         checkpoint_every : float
             Seconds between two writes of ``out`` (default: 120 s).
         tensorboard : path, optional
@@ -754,7 +754,7 @@ class Simulator:
         Raises
         ------
         TrainingError
-            If the loss is not finite, or another rank cannot go on (``RankLostError`` if it has ended).
+            If the loss is not finite, or another rank cannot continue (``RankLostError`` if it has ended).
         StorageError
             If ``out`` cannot be written.
         RunInterrupted
@@ -817,17 +817,17 @@ class Simulator:
         out : path
             The folder.
         seed : int, optional
-            Same seed, same traces (default: that of the folder, random for a new one).
+            Random seed; the same seed gives the same traces (default: that of the folder, random for a new one).
         shard_traces : int
             Traces per file.
         max_rejected : int
-            Also record what rejected tries drew, up to so many tries of every loop entry (default: 0); 64 is enough for
+            Also record the draws of up to this many rejected tries per loop entry (default: 0); 64 is enough for
             ``train_on="all"``.
         first_trace : int, optional
             Number of the first trace (default: that of the folder, 0 for a new one), so that several machines record
             ranges of one run (``ars.merge``).
         on_failure : {"raise", "zero", "skip"}
-            Stop at a trace that fails, or leave it out (default: "raise").
+            Stop at a trace that fails, or omit it (default: "raise").
         progress : bool or Progress, optional
             True shows a progress bar on stderr (default: none).
 

@@ -32,7 +32,7 @@ def _array(owner: str, name: str, value: npt.ArrayLike, dimensions: int) -> Arra
 
 
 class VectorDistribution:
-    """What distributions of vectors have in common. They are values: their parameters are read-only."""
+    """The base class of distributions of vectors. They are values: their parameters are read-only."""
 
     kind: ClassVar[DistKind]
     _first: Array
@@ -65,7 +65,7 @@ class VectorDistribution:
         return found.reshape(values.shape[:-1])
 
     def sample(self, n: int, seed: int) -> Array:
-        """Draws vectors, the same for the same seed.
+        """Draw vectors; the same seed gives the same vectors.
 
         Parameters
         ----------

@@ -43,45 +43,45 @@ def calibrate(
     client: Client | None = None,
     progress: bool | Progress | None = None,
 ) -> Calibration:
-    """Check posteriors against truths: draw data sets from the prior, infer each, and see where the truths lie.
+    """Check posteriors against known truths: draw data sets from the prior, infer each, and compare.
 
     If posteriors are right, the truth's rank among the weighted traces is uniform over data sets (simulation-based
-    calibration), an interval of 90% holds 90% of the truths, and the same is true of distances to random points, which
-    all values decide together (TARP). docs/calibration.md explains what each test can find.
+    calibration), 90% intervals contain 90% of the truths, and the same holds for distances to random points, which
+    depend on all values together (TARP). docs/calibration.md explains what each test can find.
 
     Parameters
     ----------
     simulator : Simulator, or str, path or sequence of str
         The simulator; or its executable, or a list of the executable and its arguments.
     network : Network or path, optional
-        Proposes (default: the prior does).
+        Network that makes the proposals (default: the prior).
     datasets : int
-        Data sets to draw (default: 200; at least 10).
+        Number of data sets to draw (default: 200; at least 10).
     traces : int
         Traces per data set (default: 1,000).
     proposals : mapping, optional
-        Proposals by hand, instead of a network, as of ``Simulator.posterior`` (default: none).
+        Hand-written proposals instead of a network, as for ``Simulator.posterior`` (default: none).
     values : sequence of str, optional
         Results and latents to compare, one number each (default: all results, or all latents if there are no results;
         at most 40).
     weighting : str, optional
-        Weights to use, such as "biased", which fails where loops need their correction (default: the run's own).
+        Weights to use, such as "biased", which fails if loops need their correction (default: those of the run).
     budget, in_loops, refine, adapt, on_failure
-        As of ``Simulator.posterior``. ``refine`` and ``adapt`` specialise a network to each data set.
+        As for ``Simulator.posterior``. ``refine`` and ``adapt`` specialise a network to each data set.
     seed : int, optional
-        Seed of everything; same seed, same result for any number of workers (default: that of the folder, or random).
+        Random seed; the same seed gives the same result with any number of workers (default: the folder's, or random).
     resume : path, optional
         Folder that keeps the result of every data set. If it holds some of the same calibration already, only the
         others are inferred; a larger ``datasets`` adds to them (default: none).
     client : distributed.Client, optional
-        Infer data sets on the workers of this cluster, a task each (default: on this machine).
+        Infer data sets on the workers of this cluster, one task each (default: on this machine).
     progress : bool or Progress, optional
         True shows bars on stderr (default: none).
 
     Returns
     -------
     Calibration
-        ``ok``, ``verdict``, ``values``, ``efficiency`` and ``records``; printed, it is a readable summary.
+        ``ok``, ``verdict``, ``values``, ``efficiency`` and ``records``; ``print`` shows a readable summary.
 
     Raises
     ------

@@ -143,7 +143,7 @@ class Calibration:
 
     @property
     def names(self) -> list[str]:
-        """The values that were compared: those of the simulator, then all together (TARP) and the likelihood."""
+        """The names of the compared values: those of the simulator, then all together (TARP) and the likelihood."""
         return list(dict.fromkeys(name for record in self.records for name in record.values))
 
     def ranks(self, name: str) -> Floats:
@@ -157,7 +157,7 @@ class Calibration:
         Returns
         -------
         array
-            Without data sets that lack the value.
+            One rank per data set that has the value.
         """
         return self._column(name, "rank")
 
@@ -208,14 +208,14 @@ class Calibration:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing speaks against the posteriors: ranks are uniform, and every data set has a posterior."""
+        """Whether all tests passed: ranks are uniform, and every data set has a posterior."""
         return not self.suspects and not self.efficiency.without_weight and len(self) > 0
 
     # ---- in words ----------------------------------------------------------------------------------------------------
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """The verdict in one sentence."""
         if not self.ok:
             return f"NOT CALIBRATED: {'; '.join(self._problems())}"
         return (
@@ -234,7 +234,7 @@ class Calibration:
         return found or ["there are no data sets"]
 
     def advice(self) -> list[str]:
-        """What to do next, a sentence each; empty if there is nothing to do."""
+        """Recommended steps, one sentence each; empty if there is nothing to do."""
         found, e = [], self.efficiency
         if self.suspects and self.about.get("weighting") in ("biased", "ic"):
             found.append(f'"{self.about["weighting"]}" weights omit the correction of loops: use "ars".')
@@ -306,7 +306,7 @@ class Calibration:
     # ---- files and pictures ------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values for ``json.dumps``; NaN and infinity are None.
+        """Convert everything to plain values for ``json.dumps``; NaN and infinity become None.
 
         Returns
         -------
@@ -332,7 +332,7 @@ class Calibration:
         return json.dumps(self.to_dict(), indent=1, allow_nan=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file, whole or not at all.
+        """Write everything to a file, completely or not at all.
 
         Parameters
         ----------
@@ -362,7 +362,7 @@ class Calibration:
         Raises
         ------
         StorageError
-            If it is missing, damaged, or something else.
+            If it is missing, damaged, or not a calibration.
         """
         try:
             content = parse_json(Path(path).read_bytes())
@@ -389,7 +389,7 @@ class Calibration:
         return overview(self, names)
 
     def report(self, path: str | os.PathLike[str], *, command: str = "") -> None:
-        """Write a page: one HTML file that needs nothing else, with the verdict first.
+        """Write a report: one self-contained HTML file that begins with the verdict.
 
         Parameters
         ----------

@@ -27,16 +27,16 @@ _WIDTH: Final = 100
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a check saw.
+    """One finding of a check.
 
     Attributes
     ----------
     promise : str
         Key of ``PROMISES``.
     verdict : {"kept", "suspect", "broken", "not checked"}
-        "broken": the weights cannot be trusted. "suspect": someone who knows the simulator must look.
+        "broken": the weights cannot be trusted. "suspect": someone who knows the simulator should look at it.
     text : str
-        What was seen, and what to do about it.
+        What was found, and what to do about it.
     subject : str
         Address of the loop or latent; "" if the finding is about the whole simulator.
     """
@@ -49,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """The findings of ``Simulator.check``. Printed, it is a readable report.
+    """The findings of ``Simulator.check``. ``print`` shows them as a readable report.
 
     Attributes
     ----------

@@ -93,7 +93,7 @@ def posterior(
     traces : int
         Number of traces.
     network : Network or path, optional
-        Proposes (default: the prior does). A path is read here, and sent to the workers.
+        Network that makes the proposals (default: the prior). A path is read here, and sent to the workers.
     **options
         As of ``ars.Simulator`` and ``Simulator.posterior``: ``seed``, ``budget``, ``proposals``, ``refine``, ``adapt``,
         ``resume`` (a folder on this machine), ``on_failure``, ``progress``, ...

@@ -41,8 +41,8 @@ class Chains:
     """Draws of Markov chains, from ``Simulator.mcmc``.
 
     ``chains["x"]`` has the values of a result or a latent: an array of chains x draws, with more axes for vectors and
-    for latents that a trace draws several times. Keys are names, or addresses where several sites share a name; "x[2]"
-    or ("x", 2) is one element. NaN stands where a trace has no such value. All draws have the same weight.
+    for latents that a trace draws several times. Keys are names, or addresses if several sites share a name; "x[2]"
+    or ("x", 2) is one element. NaN marks traces without the value. All draws have equal weight.
 
     Attributes
     ----------
@@ -55,10 +55,10 @@ class Chains:
     failures : Failures
         Traces that failed: proposals of moves that were then refused.
     about : dict
-        "seed", "warmup" (steps dropped), "thin" (moves per step), "M" (runs under the prior per loop entry), "traces"
+        "seed", "warmup" (steps discarded), "thin" (moves per step), "M" (runs under the prior per loop entry), "traces"
         (run in all), "simulator".
     trace_numbers : array
-        The number of the trace that each chain was at, chains x draws. It stays the same while a chain does not move.
+        The number of each chain's current trace, chains x draws. It is constant while a chain does not move.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Chains:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Chains, and draws of each."""
+        """The number of chains, and of draws per chain."""
         chains, draws = self.trace_numbers.shape
         return chains, draws
 
@@ -327,14 +327,14 @@ class Chains:
         return to_datatree(self)
 
     def report(self, path: str | os.PathLike[str], *, truth: Mapping[str, npt.ArrayLike] | None = None) -> None:
-        """Write a report: one HTML file that says first whether the chains have mixed.
+        """Write a report: one self-contained HTML file that begins with a verdict on whether the chains have mixed.
 
         Parameters
         ----------
         path : path
             The file; an existing one is replaced.
         truth : mapping, optional
-            True values where they are known, from names to numbers or arrays (default: none).
+            Known true values, from names to numbers or arrays (default: none).
 
         Raises
         ------
@@ -349,12 +349,12 @@ class Chains:
         write(chains_page(self, truth), path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the tree of ``to_datatree`` to a netCDF file, whole or not at all.
+        """Write the tree of ``to_datatree`` to a netCDF file, completely or not at all.
 
         Parameters
         ----------
         path : path
-            Ends in .nc.
+            The file, which must end in .nc.
 
         Raises
         ------
@@ -372,7 +372,7 @@ class Chains:
         Parameters
         ----------
         path : path
-            Ends in .nc.
+            The file, which must end in .nc.
 
         Returns
         -------
@@ -382,7 +382,7 @@ class Chains:
         Raises
         ------
         StorageError
-            If the file is missing, damaged, or another one.
+            If the file is missing, damaged, or of another kind.
         """
         from ars.mcmc.files import load
 

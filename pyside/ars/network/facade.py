@@ -128,7 +128,7 @@ class Network:
             "prior" refines for runs with ``in_loops="prior"``: draws inside loops are left alone (default:
             "proposal").
         on_failure : {"raise", "zero", "skip"}
-            Stop at a trace that fails, or leave it out (default: "raise").
+            Stop at a trace that fails, or omit it (default: "raise").
         out : path, optional
             File for the refined network (default: none).
         resume : path, optional
@@ -272,7 +272,7 @@ class Network:
         seed : int, optional
             Seed (default: random). The draws are those of ``simulator.posterior`` with the same seed.
         on_failure : {"raise", "zero", "skip"}
-            Stop at a trace that fails, or leave it out (default: "raise").
+            Stop at a trace that fails, or omit it (default: "raise").
         progress : bool or Progress, optional
             True shows a progress bar on stderr (default: none).
 

@@ -85,19 +85,19 @@ class DataCheck(NamedTuple):
     Attributes
     ----------
     p_value : float
-        Probability that data drawn from the model are as unusual as these or more so. Its smallest possible value is
+        Probability that data drawn from the model are at least as unusual as these. Its smallest possible value is
         1 / (draws / 2 + 1).
     level : float
         ``alarm`` is True if ``p_value`` is at most this. It is the rate of false alarms.
     stands_out : tuple of StandsOut
-        After an alarm, the numbers that are unlike the draws, the worst first. Empty without one, or if no single
-        number is to blame.
+        After an alarm, the numbers that are unlike the draws, most unusual first. Empty without one, or if no single
+        number is responsible.
     draws : int
-        Prior predictive draws that were used.
+        Number of prior predictive draws used.
     compared, skipped : int
         Numbers of the data that were compared, and those that are NaN (not observed).
     scores : dict
-        p-value of each score, not corrected for there being five: "alone", "given", "all", "near" and "close".
+        p-value of each of the five scores, not corrected for multiple tests: "alone", "given", "all", "near", "close".
     """
 
     p_value: float

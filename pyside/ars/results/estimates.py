@@ -60,7 +60,7 @@ class Estimates:
         Parameters
         ----------
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         **acceptance
             ``pA`` and ``qA``, for "collapsed".
 
@@ -77,7 +77,7 @@ class Estimates:
         Parameters
         ----------
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         **acceptance
             ``pA`` and ``qA``, for "collapsed".
 
@@ -100,7 +100,7 @@ class Estimates:
         Parameters
         ----------
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         of : key, optional
             A result or latent: count the traces that determine its mean, by abs(h - mean) w for values h and weights w
             (ars.results.specific). Default: by the weights alone.
@@ -131,7 +131,7 @@ class Estimates:
         Parameters
         ----------
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         of : key, optional
             A result or latent: fit the tail of abs(h - mean) w for its values h (see
             ars.results.specific). Default: of the weights alone.
@@ -158,7 +158,7 @@ class Estimates:
         key : key
             A result or latent.
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         **acceptance
             ``pA`` and ``qA``, for "collapsed".
 
@@ -189,7 +189,7 @@ class Estimates:
         q : float or array_like
             Levels, from 0 to 1.
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         **acceptance
             ``pA`` and ``qA``, for "collapsed".
 
@@ -220,7 +220,7 @@ class Estimates:
         Parameters
         ----------
         method : str, optional
-            Weighting (default: the run's own, see ``Posterior``).
+            Weighting (default: that of the run, see ``Posterior``).
         **acceptance
             ``pA`` and ``qA``, for "collapsed".
 

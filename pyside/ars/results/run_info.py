@@ -9,7 +9,7 @@ __all__ = ["RunInfo"]
 
 
 class RunInfo(NamedTuple):
-    """How a run was asked for."""
+    """The settings of a run."""
 
     seed: int
     runs_p: int | None  # M of a fixed budget
@@ -28,7 +28,7 @@ class RunInfo(NamedTuple):
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """A run as JSON has it, where tuples are lists. Fields that an earlier version did not know may be missing."""
+        """Restore settings from JSON, in which tuples are lists. Fields that earlier versions lack may be missing."""
         tuples = {name: tuple(fields.get(name, ())) for name in ("simulator", "exact")}
         ranges = tuple((int(first), int(count)) for first, count in fields.get("ranges", ()))
         return cls(**{**fields, **tuples, "ranges": ranges})

@@ -38,14 +38,14 @@ class Limits:
     Parameters
     ----------
     trace_timeout : float
-        Seconds that a trace may take of its own time, 0 for no limit (default: 60 s). Waiting for proposals or for a
-        core does not count. Proposals written by hand may take as long again.
+        Time limit per trace in seconds, 0 for no limit (default: 60 s). Waiting for proposals or for a
+        core does not count. Hand-written proposals may take the same time again.
     try_timeout : float
-        Seconds that one try of a loop may take, 0 for no limit (default: no limit).
+        Time limit per try of a loop in seconds, 0 for no limit (default: no limit).
     max_tries : int
         Tries per loop entry, and per continuation (default: 10,000,000).
     max_snapshots : int or None
-        Snapshots per worker, so the number of loops that one trace may enter (default: None, 256, or fewer if many
+        Snapshots per worker, which limits the loops that a trace may enter (default: None, 256, or fewer if many
         workers leave no room).
     max_processes : int
         Workers, snapshots and continuations alive at once (default: 4,096).
@@ -53,7 +53,7 @@ class Limits:
         Bytes that each process may allocate on top of those of the initialised simulator, 0 for no limit
         (default: None, half of RAM).
     max_restarts : int
-        Restarts of a lost simulator in a row without a finished trace (default: 3).
+        Consecutive restarts of a lost simulator without a finished trace (default: 3).
     startup_timeout : float
         Seconds until the simulator begins its first trace (default: 60 s).
 
@@ -64,7 +64,7 @@ class Limits:
 
     Notes
     -----
-    Defaults and ranges are those of bridge/common/limits_table.h, which libars and ``--help`` read, too.
+    Defaults and ranges come from bridge/common/limits_table.h, which libars and ``--help`` also read.
 
     Examples
     --------
@@ -98,11 +98,11 @@ class Limits:
         return {name: value for name, value in asdict(self).items() if name not in _OF_THE_PROCESSES}
 
     def changed(self, given: Mapping[str, Any]) -> Limits:
-        """These limits with those that are given; None: as it is."""
+        """These limits, with the given ones replaced; None leaves a limit unchanged."""
         return replace(self, **{name: value for name, value in given.items() if value is not None})
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The variables that tell libars; what the user has set already stays."""
+        """The environment variables for libars; variables that the user has set are kept."""
         memory = half_of_memory() if self.max_memory is None else self.max_memory
         wanted = {"ARS_MAX_PROCESSES": str(self.max_processes)}
         if self.max_snapshots is not None:

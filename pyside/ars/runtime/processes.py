@@ -211,7 +211,7 @@ class Processes:
 
     @property
     def pid(self) -> int | None:
-        """The process that was started (ars-host, once the simulator has split), or None."""
+        """The id of the process that was started (ars-host, once the simulator has split), or None."""
         return self.session.pid if self.session is not None and self.running else None
 
     @property

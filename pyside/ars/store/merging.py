@@ -27,13 +27,13 @@ def merge(parts: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
     parts : sequence of paths
         Folders that ``Simulator.record`` wrote, or ``.nc`` files that ``Posterior.save`` wrote.
     out : path
-        Of recordings: a folder, which refers to the parts by relative paths and copies nothing. Of results: a ``.nc``
+        For recordings: a folder, which refers to the parts by relative paths and copies nothing. For results: a ``.nc``
         file.
 
     Returns
     -------
     Recordings or Posterior
-        For ``train(data=out)``; or the result of one run over all traces of the parts, bit for bit.
+        Recordings, for ``train(data=out)``; or the result of one run over all traces of the parts, bit for bit.
 
     Raises
     ------
