@@ -187,7 +187,7 @@ class Simulator:
             Called whenever the wait begins, with the address and the command line to run there.
         simulators : int
             Number of simulators to wait for (default: 1). Several connect to the same address and share the traces of
-            each run, with the results of one. If one disconnects, the others run its traces, and another may replace it.
+            each run, with the results of one. If one disconnects, the others run its traces, and another may take over.
         **options
             As for ``Simulator``. The number of workers, and the limits on processes, snapshots and memory, are set
             where the simulator is started.
@@ -533,8 +533,8 @@ class Simulator:
         seed : int, optional
             Seed of these draws (default: random). No other run depends on it.
         level : float
-            Rate of false alarms, between 0 and 1 (default: 0.01): the share of data sets drawn from the model itself that
-            raise one.
+            Rate of false alarms, between 0 and 1 (default: 0.01): the share of data sets drawn from the model itself
+            that raise one.
         on_failure : {"raise", "zero", "skip"}
             Stop at a trace that fails, or omit it (default: "raise").
         progress : bool or Progress, optional
@@ -543,8 +543,8 @@ class Simulator:
         Returns
         -------
         DataCheck
-            ``p_value``, ``alarm``, and ``stands_out`` with the names of the numbers that are unlike the draws. ``print``
-            shows a sentence. ``post.advice(check)`` and ``post.summary(check=check)`` take it into account.
+            ``p_value``, ``alarm``, and ``stands_out`` with the names of the numbers that are unlike the draws.
+            ``print`` shows a sentence. ``post.advice(check)`` and ``post.summary(check=check)`` take it into account.
 
         Raises
         ------
@@ -653,8 +653,8 @@ class Simulator:
         Raises
         ------
         ChainError
-            If no draw of the prior or the network could have produced the data, a block names no latent, or a loop gives
-            up (``ars_loop_abandon``): use :meth:`posterior` then.
+            If no draw of the prior or the network could have produced the data, a block names no latent, or a loop
+            gives up (``ars_loop_abandon``): use :meth:`posterior` then.
         TraceFailure
             If a trace fails and ``on_failure`` is "raise". ``partial`` holds the recorded draws.
         RunInterrupted
