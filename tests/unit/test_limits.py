@@ -111,4 +111,4 @@ def test_the_docs_have_the_defaults_of_the_table() -> None:
     assert f"(`--wait`, {LIMITS['listen_timeout'].default};" in listening
     design = " ".join((ROOT / "docs/design.md").read_text().split())
     per_core, asking = LIMITS["workers_per_core"].default, LIMITS["asking_per_core"].default
-    assert f"many workers, {asking} per core, where without questions {per_core} are enough" in design
+    assert f"many workers, {asking} per core, whereas {per_core} are enough without requests" in design
