@@ -45,7 +45,7 @@ __all__ = [
 _LIMITS = tuple(field.name for field in fields(Limits) if field.name != "startup_timeout")
 _WORKERS = (
     f"{LIMITS['workers'].meaning} (default: {LIMITS['workers_per_core'].default} per core, "
-    f"{LIMITS['asking_per_core'].default} per core where proposals are asked for)"
+    f"{LIMITS['asking_per_core'].default} per core if traces request proposals)"
 )
 
 

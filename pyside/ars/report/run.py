@@ -97,7 +97,7 @@ def cost_section(post: Posterior) -> Section:
         ]
     facts.append(Fact("Continuations", f"{continuations:,}", how))
     if stats.get("requests"):
-        facts.append(Fact("Proposals asked for", f"{int(stats['requests']):,}"))
+        facts.append(Fact("Proposals requested", f"{int(stats['requests']):,}"))
     rows = [[Cell(name.replace("_", " ")), number_cell(float(value), ",.6g")] for name, value in sorted(stats.items())]
     return Section("Cost", [Facts(facts), Table("Counters", [Column("Counter", numeric=False), Column("Value")], rows)])
 
