@@ -29,7 +29,7 @@ record and ars mcmc need no --dask, and distributed.Client() in your scripts nee
   ars cluster slurm --nodes 4 --cores 32 --memory 64G --walltime 02:00:00 -- ars infer ./decay --observe signal=1.2
 
 Without a command, the cluster runs until Ctrl-C. Other commands use it with --dask FILE; FILE is printed at the start.
-Defaults come from your configuration of dask-jobqueue (~/.config/dask/jobqueue.yaml)."""
+Your configuration of dask-jobqueue (~/.config/dask/jobqueue.yaml) sets the defaults."""
 _WAIT: Final = 3600.0  # seconds
 _TICK: Final = 0.25
 _PATIENCE: Final = 60.0  # seconds for a command to end after a signal
