@@ -146,9 +146,9 @@ def test_a_scheduler_that_is_lost_in_mid_run_is_named(monkeypatch: pytest.Monkey
     fleet = Fleet(client, Setup(("sim",)))
     monkeypatch.setattr(fleet, "submit", lambda *_: Doomed())
     left = Chunks([Piece(Recorder(100, "raise", NoProgress()), RunConfig(1, 100, RunFlag.PROPOSE_PRIOR))])
-    with pytest.raises(ars.HostLostError, match=r"the scheduler at tcp://10.0.0.9:8786 does not answer any more"):
+    with pytest.raises(ars.HostLostError, match=r"the scheduler at tcp://10.0.0.9:8786 no longer answers"):
         list(flight.Flight(fleet, left, None, None).outcomes(None))
-    with pytest.raises(ars.HostLostError, match=r"the scheduler at tcp://10.0.0.9:8786 does not answer any more"):
+    with pytest.raises(ars.HostLostError, match=r"the scheduler at tcp://10.0.0.9:8786 no longer answers"):
         fleet.gather(len, [], None)
 
 
@@ -215,7 +215,7 @@ def test_an_executable_that_goes_while_it_is_looked_at(tmp_path: Path, monkeypat
     file.write_bytes(b"one")
     file.chmod(0o755)
     monkeypatch.setattr(launch, "resolve_command", removed_then)
-    with pytest.raises(ars.LaunchError, match="there is no such file any more"):
+    with pytest.raises(ars.LaunchError, match="the file no longer exists"):
         launch.Family([str(file)])
 
 

@@ -75,7 +75,7 @@ def test_numbers_that_do_not_go_together_are_named() -> None:
     )
     assert found.alarm and found.scores["alone"] > 0.05
     assert {each.name for each in found.stands_out} <= {"first", "second"} and found.stands_out[0].given_rest
-    assert "does not go with the other values" in found.sentence()
+    assert "is unusual given the other values" in found.sentence()
 
 
 def test_data_between_modes_stand_out() -> None:
