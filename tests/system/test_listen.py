@@ -241,19 +241,19 @@ KEYS = ["--key", "keys/controller.key"]
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        ([], 2, "give the simulator's command line, or --listen for one that is started elsewhere"),
+        ([], 2, "give the simulator's command line, or --listen for one on another machine"),
         (["./sim", *KEYS], 2, "--key goes with --listen"),
         (["./sim", "--wait", "3"], 2, "--wait goes with --listen"),
         (["./sim", "--insecure-loopback"], 2, "--insecure-loopback goes with --listen"),
         (
             ["--listen", "tcp://*:5555"],
             2,
-            "--listen tcp://*:5555 needs --key controller.key, of a pair that ars keygen",
+            "--listen tcp://*:5555 needs --key controller.key (ars keygen makes the pair)",
         ),
         (["--listen", "tcp://127.0.0.1:5555", "--insecure-loopback", *KEYS], 2, "not both"),
         (["--listen", "tcp://*:5555", "--insecure-loopback"], 2, "not a loopback address"),
         (["--listen", "tcp://*:5555", "--key", "none.key"], 1, "none.key: No such file"),
-        (["--listen", "tcp://*:5555", "--key", "keys/simulator.key"], 1, "this is the simulator's file; here goes"),
+        (["--listen", "tcp://*:5555", "--key", "keys/simulator.key"], 1, "this is the simulator's file; use controller.key here"),
         (["--listen", "tcp://*:5555", "--key", "open.key"], 1, "others can read this file"),
         (["--listen", "ipc:///tmp/x", *KEYS], 2, "must be tcp://ADDRESS:PORT"),
         (["--listen", "tcp://*", *KEYS], 2, "must be tcp://ADDRESS:PORT"),

@@ -120,7 +120,7 @@ def test_a_nan_ends_the_training_and_the_last_good_checkpoint_remains(
     file = tmp_path / "net.safetensors"
     options: dict[str, Any] = {"out": file, "checkpoint_every": 0.0, "resume": True, **SMALL}
     with ars.Simulator([csim("gaussian"), "2"], workers=2) as sim:
-        with pytest.raises(TrainingError, match=r"loss became nan after [\d,]+ traces.*last checkpoint is unharmed"):
+        with pytest.raises(TrainingError, match=r"loss became nan after [\d,]+ traces.*last checkpoint is intact"):
             sim.train(2000, 8, embeddings={"y": Spoilt(20)}, **options)
         kept = ars.Network.load(file, embeddings={"y": Spoilt(10**9)})
         assert all(bool(torch.isfinite(p).all()) for p in kept.network.parameters())

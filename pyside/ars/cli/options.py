@@ -303,7 +303,7 @@ def check_simulator(arguments: argparse.Namespace) -> None:
     """Raises UsageError unless there is a simulator to start, or all that is needed to wait for one."""
     if arguments.listen is None:
         if not arguments.command_line:
-            raise UsageError("give the simulator's command line, or --listen for one that is started elsewhere")
+            raise UsageError("give the simulator's command line, or --listen for one on another machine")
         for name in ("key", "wait", "insecure_loopback", "simulators"):
             if getattr(arguments, name):
                 raise UsageError(f"--{name.replace('_', '-')} goes with --listen")

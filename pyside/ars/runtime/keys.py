@@ -96,7 +96,7 @@ def read_keys(path: str | os.PathLike[str], role: str = "controller") -> Keys:
     found = {word[0]: word[1] for word in words if len(word) == 2}
     try:
         if found["role"] != role:
-            raise KeyFileError(f"{name}: this is the {found['role'][:20]}'s file; here goes {role}.key")
+            raise KeyFileError(f"{name}: this is the {found['role'][:20]}'s file; use {role}.key here")
         raw = [bytes.fromhex(found[field]) for field in ("secret", "public", "peer")]
         if any(len(key) != 32 for key in raw) or len(bytes.fromhex(found["token"])) != 16:
             raise ValueError
