@@ -253,7 +253,11 @@ KEYS = ["--key", "keys/controller.key"]
         (["--listen", "tcp://127.0.0.1:5555", "--insecure-loopback", *KEYS], 2, "not both"),
         (["--listen", "tcp://*:5555", "--insecure-loopback"], 2, "not a loopback address"),
         (["--listen", "tcp://*:5555", "--key", "none.key"], 1, "none.key: No such file"),
-        (["--listen", "tcp://*:5555", "--key", "keys/simulator.key"], 1, "this is the simulator's file; use controller.key here"),
+        (
+            ["--listen", "tcp://*:5555", "--key", "keys/simulator.key"],
+            1,
+            "this is the simulator's file; use controller.key here",
+        ),
         (["--listen", "tcp://*:5555", "--key", "open.key"], 1, "others can read this file"),
         (["--listen", "ipc:///tmp/x", *KEYS], 2, "must be tcp://ADDRESS:PORT"),
         (["--listen", "tcp://*", *KEYS], 2, "must be tcp://ADDRESS:PORT"),

@@ -156,7 +156,7 @@ def test_key_files(pair: tuple[Path, Path], tmp_path: Path) -> None:
     assert (controller.public, simulator.public) == (simulator.peer, controller.peer)
     assert zmq.curve_public(z85.encode(controller.secret)) == z85.encode(controller.public)
     assert controller.secret.hex() not in repr(controller) + str(controller) + f"{controller}"
-    with pytest.raises(KeyFileError, match=r"this is the simulator's file; here goes controller\.key"):
+    with pytest.raises(KeyFileError, match=r"this is the simulator's file; use controller\.key here"):
         read_keys(pair[1])
     pair[0].chmod(0o640)
     with pytest.raises(KeyFileError, match="others can read this file"):
