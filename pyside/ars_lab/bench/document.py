@@ -25,7 +25,7 @@ TITLES = {
     "costs": "Costs that an automatic budget plans with (`ars bench costs`)",
     "sites": "Cost of a request against the number of sites (`ars bench sites`)",
     "train": "Prior traces, recording and training (`ars bench train`)",
-    "pyprob": "Next to pyprob, in turns (`ars bench pyprob`)",
+    "pyprob": "Compared with pyprob, alternating (`ars bench pyprob`)",
 }
 
 
