@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from ars.arguments import InLoops, OnFailure, seed_or_random
+from ars.arguments import InLoops, OnFailure, check_path, seed_or_random
 from ars.config import RefineConfig
 from ars.extras import torch_needed
 from ars.progress import Progress
@@ -49,10 +49,14 @@ def adapted_network(
     TypeError, ValueError
         The arguments contradict each other. The message says how.
     """
+    check_path("resume", resume)
+    check_path("refined_out", out)
     given = _checked(refine, adapt, network, proposals)
     with torch_needed("refine= and adapt="):
         from ars.network.refine.kept import kept_refinement_seed
         from ars.network.refine.run import adapted, refined
+        from ars.network.serve.fitting import check_network
+    start = None if network is None else check_network(network)
     folder = None if resume is None else os.path.join(os.fspath(resume), FOLDER)
     if seed is None and folder is not None:
         seed = kept_refinement_seed(folder, reported=True)
@@ -60,9 +64,9 @@ def adapted_network(
     config = given if given.seed is not None else dataclasses.replace(given, seed=named_seed(seed, "refinement"))
     options: dict[str, Any] = {"in_loops": in_loops, "on_failure": on_failure, "resume": folder, "out": out}
     options |= {"progress": progress, "reported": seed}
-    if network is None:
+    if start is None:
         return seed, adapted(simulator, data, config, **options)
-    return seed, refined(network, simulator, data, config, **options)
+    return seed, refined(start, simulator, data, config, **options)
 
 
 def _checked(

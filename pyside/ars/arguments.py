@@ -23,6 +23,7 @@ __all__ = [
     "InLoops",
     "OnFailure",
     "check_on_failure",
+    "check_path",
     "choice",
     "command_words",
     "environment_variables",
@@ -101,6 +102,12 @@ def choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 def check_on_failure(value: object) -> None:
     choice("on_failure", value, get_args(OnFailure))
+
+
+def check_path(name: str, value: object) -> None:
+    """Of a file or folder; None: not given."""
+    if value is not None and not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"{name} must be a path, not {value!r}")
 
 
 def number_of_traces(value: object) -> int:

@@ -82,7 +82,7 @@ class Runs:
 
     ``options`` are those of a command line for the data and the budget of its run, and ``network`` is the file of the
     network that proposes: with them, a failure can name the command that repeats it. ``unsaved``: networks that propose
-    exist only within the present refinement.
+    exist only within the present refinement. ``said``: what its runs have logged once, which is enough.
     """
 
     def __init__(self, processes: Family) -> None:
@@ -90,6 +90,8 @@ class Runs:
         self.options: tuple[str, ...] | None = None
         self.network: str | os.PathLike[str] | None = None
         self.unsaved = False
+        self.said: set[str] | None = None
+        self._said_of_chunks: set[str] = set()
 
     # ---- what they are runs of ---------------------------------------------------------------------------------------
 
@@ -169,6 +171,7 @@ class Runs:
         progress: Progress,
         kept: KeptRun | None = None,
         options: tuple[str, ...] = (),
+        said: set[str] | None = None,
     ) -> Recorder:
         """Takes in the traces of a run. ``options``: of a command line, to add to those that repeat a failure."""
         given = self._words(proposer, options)
@@ -180,6 +183,7 @@ class Runs:
             seed=config.seed,
             keeper=kept,
             advice=replay_of(self._processes.setup, config, given, proposer.asks, unsaved=self.unsaved).advice,
+            said=self.said if said is None else said,
         )
 
     def _words(self, proposer: Proposer, options: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -250,7 +254,7 @@ class Runs:
         their priors: what a network is trained on. Fewer come back if another thread sets ``stop``. max_rejected: they
         come with what rejected tries drew, up to so many tries per loop entry. budget: their loops are estimated."""
         config = self._chunk_config(seed, first_trace, n, max_rejected, budget)
-        recorder = self.recorder(config, PriorProposer(), on_failure, NoProgress())
+        recorder = self.recorder(config, PriorProposer(), on_failure, NoProgress(), said=self._said_of_chunks)
         self.work(config, PriorProposer(), recorder, lease, stop)
         return of_chunk(recorder)
 

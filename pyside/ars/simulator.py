@@ -39,7 +39,7 @@ from ars.mcmc.sampler import run_chains
 from ars.posterior import Posterior, Traces
 from ars.progress import Progress, make_progress
 from ars.proposers import Proposal
-from ars.results.data_check import DataCheck, check_data
+from ars.results.data_check import DataCheck, check_data, check_draws
 from ars.runs import Family, Runs
 from ars.runtime.crowd import MOST_SIMULATORS, Crowd, CrowdRuns
 from ars.runtime.keys import read_keys
@@ -416,7 +416,9 @@ class Simulator:
         """
         lease = self._lease()
         data = observed_arrays(observe)
-        adapted = False
+        asked = PosteriorOptions(
+            data, traces, network, proposals, budget, in_loops, on_failure, first_trace, resume, ask_ahead
+        )
         if refine is not False or adapt is not False:
             from ars.adaptation import adapted_network
 
@@ -424,22 +426,9 @@ class Simulator:
                 self, data, refine, adapt, network, proposals, seed, in_loops, on_failure, resume, progress, refined_out
             )
             self._runs.network = None if network is None else refined_out
-            adapted = True
+            asked = dataclasses.replace(asked, network=network, adapted=True)
         elif refined_out is not None:
             raise ValueError("refined_out= needs refine= or adapt=, which make the network that it is for")
-        asked = PosteriorOptions(
-            data,
-            traces,
-            network,
-            proposals,
-            budget,
-            in_loops,
-            on_failure,
-            first_trace,
-            resume,
-            ask_ahead,
-            adapted=adapted,
-        )
         shown = make_progress(progress)
         return infer(self._runs, asked, seed, lease, shown, estimates_the_prior=self._estimates_the_prior)
 
@@ -552,6 +541,7 @@ class Simulator:
             If the data cannot be used, or do not fit the simulator's observations.
         """
         data = observed_arrays(observe)
+        check_draws(number_of_traces(traces), level)
         drawn = self.prior(traces, seed, progress=progress, on_failure=on_failure).observations
         return check_data(data, {name: drawn[name] for name in drawn}, level=level)
 
@@ -618,7 +608,7 @@ class Simulator:
         Parameters
         ----------
         observe : mapping
-            Name -> a number or an array.
+            Name -> a number or an array. NaN means "not observed", as in ``posterior``.
         steps : int
             Draws that each chain records, after the warm-up.
         chains : int

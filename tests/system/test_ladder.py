@@ -165,6 +165,21 @@ def test_a_check_skips_what_was_not_observed(start: Callable[[str], ars.Simulato
     assert [each.label for each in sim.check_data({"series": series, "y": 0.0}, seed=9).stands_out] == ["series[2]"]
 
 
+def test_a_check_that_cannot_be_made_is_refused_before_it_draws(start: Callable[[str], ars.Simulator]) -> None:
+    sim = start("precise")
+    for options, error, message in (
+        ({"traces": 500}, ValueError, "500 draws are too few for a rate of false alarms of 0.01: it needs 800"),
+        ({"level": "low"}, TypeError, "level must be a number between 0 and 1, not 'low'"),
+    ):
+        with pytest.raises(error, match=message):
+            sim.check_data({"y": 0.0}, **options)  # type: ignore[arg-type]
+    assert not sim.running
+    post = sim.posterior({"y": 0.0}, 10, seed=1)
+    for call in (post.advice, lambda check: post.summary(check=check)):
+        with pytest.raises(TypeError, match=r"check must be the result of simulator\.check_data"):
+            call(5)  # type: ignore[arg-type]
+
+
 def test_a_check_changes_no_other_run(start: Callable[[str], ars.Simulator]) -> None:
     sim = start("series")
     data = {"series": np.zeros(6), "y": 0.0}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -133,6 +135,22 @@ def test_failures_follow_the_policy(start: Callable[..., ars.Simulator]) -> None
     assert chains["u"].min() > 0.2
 
 
+def test_nothing_observed_gives_the_prior_and_says_so(simulator: Callable[..., ars.Simulator]) -> None:
+    with pytest.warns(ars.ObservationWarning, match="every number in observe is NaN"):
+        chains = simulator("gaussian").mcmc({"y": float("nan")}, 300, seed=SEED, thin=1)
+    assert off(chains, "mu", 0.0) < LIMIT
+
+
+@pytest.mark.compiler
+def test_processes_that_die_are_mentioned_once(
+    start: Callable[..., ars.Simulator], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A move is a run of its own, and there are hundreds."""
+    chains = start("dies").mcmc({"y": 0.5}, 5, 4, seed=1, warmup=5, on_failure="zero")
+    assert chains.failures["crash"] > 5
+    assert caplog.text.count("run again because its process had died") == 1
+
+
 @pytest.mark.compiler
 def test_a_loop_that_is_hardly_ever_accepted_is_a_failure(start: Callable[..., ars.Simulator]) -> None:
     sim = start("never", max_tries=1000)
@@ -190,6 +208,37 @@ def test_the_command(csim: Callable[[str], str], tmp_path: Path, capsys: pytest.
         with pytest.raises(SystemExit) as end:
             main([*words, *wrong])
         assert end.value.code == 2
+
+
+@pytest.mark.compiler
+def test_what_ends_the_chains_early_loses_no_draw(
+    models: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], nothing_left_behind: None
+) -> None:
+    del nothing_left_behind
+    out = tmp_path / "chains.nc"
+    words = ["mcmc", models, "seldom", "--observe", "y=0.5", "--seed", "1", "--quiet", "--warmup", "0"]
+    assert main([*words, "--steps", "500", "--chains", "2", "--out", str(out)]) == 1
+    said = capsys.readouterr()
+    chains = ars.Chains.load(out)
+    assert 10 < chains.shape[1] < 500
+    assert f"ars mcmc: ended after {chains.shape[1]:,} of 500 steps" in said.err
+    assert f"2 chains of {chains.shape[1]} draws each" in said.out and said.out.endswith(f"written to {out}\n")
+    assert "nan" in said.err and "--on-failure zero refuses a move whose trace fails" in said.err
+
+
+def test_draws_are_shown_although_their_file_cannot_be_written(
+    csim: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    words = ["mcmc", csim("gaussian"), "--observe", "y=0.5", "--seed", "1", "--quiet", "--steps", "20"]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        assert main([*words, "--out", str(tmp_path / "chains.nc")]) == 1
+    said = capsys.readouterr()
+    assert "R-hat" in said.out and "written to" not in said.out
+    assert "chains.nc could not be written: the disk is full" in said.err
 
 
 # ---- the page --------------------------------------------------------------------------------------------------------

@@ -168,6 +168,32 @@ def test_data_that_are_not_those_of_the_simulator(simulator: Callable[..., ars.S
         sim.posterior({"y": 0.0, "z": 0.0}, 100, adapt=QUICK, seed=1)
 
 
+def test_arguments_are_checked_before_the_rounds(
+    simulator: Callable[..., ars.Simulator], network: ars.Network, tmp_path: Path
+) -> None:
+    """Rounds may take hours: a mistake in what comes after them is found at once."""
+    sim, data = simulator("truncated_normal", "b"), {"y": 0.1}
+    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"traces": 0}, ValueError, "traces must be from 1"),
+        ({"first_trace": -1}, ValueError, "first_trace must be from 0"),
+        ({"budget": 5}, TypeError, 'budget must be "auto"'),
+        ({"resume": 5}, TypeError, "resume must be a path, not 5"),
+        ({"refined_out": 5}, TypeError, "refined_out must be a path, not 5"),
+        ({"refined_out": tmp_path}, ars.StorageError, "cannot be written: it must be a file"),
+    ]
+    for options, error, message in wrong:
+        with pytest.raises(error, match=message):
+            sim.posterior(data, **{"traces": 100, "network": network, "refine": QUICK, **options})
+    with pytest.raises(TypeError, match=r"network must be an ars\.Network, .*, not 'net.safetensors'"):
+        sim.posterior(data, 100, network="net.safetensors", refine=QUICK)  # type: ignore[arg-type]
+    for call in (network.refine, network.posterior_without_weights):
+        with pytest.raises(TypeError, match=r"simulator must be an ars\.Simulator, not './decay'"):
+            call("./decay", data, 100)  # type: ignore[operator]
+    with pytest.raises(TypeError, match="resume must be a path, not 5"):
+        network.refine(sim, data, resume=5)  # type: ignore[arg-type]
+    assert not sim.running
+
+
 def test_a_good_prior_proposes_itself(simulator: Callable[..., ars.Simulator]) -> None:
     """Nothing is better than the prior here: no round is run, and no loop has to be estimated."""
     sim = simulator("truncated_normal", "a")
@@ -319,11 +345,15 @@ def hard(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.compiler
-def test_a_simulator_that_fails_in_a_twentieth_of_its_traces(hard: str, started: Callable[[Any], Any]) -> None:
+def test_a_simulator_that_fails_in_a_twentieth_of_its_traces(
+    hard: str, started: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
+) -> None:
     sim = started(ars.Simulator([hard, "fragile"], workers=4))
     with pytest.raises(ars.TraceFailure):
         sim.posterior({"y": 1.5}, 1000, adapt=QUICK, seed=1)
+    caplog.clear()
     post = sim.posterior({"y": 1.5}, 2000, adapt=QUICK, seed=1, on_failure="zero")
+    assert caplog.text.count("run again because") <= 3  # of the probe, of all rounds, and of the final run
     found = post.log_evidence("ars")
     truth = 0.95 * float(exact.normal_pdf(1.5, 0.0, math.hypot(1.0, 0.05)))
     assert abs(found.evidence - truth) < 3 * found.standard_error

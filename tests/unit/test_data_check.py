@@ -157,6 +157,8 @@ def test_wrong_input_is_named() -> None:
         check_data({"first": np.array(0.0)}, {"first": drawn["first"][:500]})
     with pytest.raises(ValueError, match="level must be between 0 and 1"):
         check_data({"first": np.array(0.0)}, drawn, level=1.0)
+    with pytest.raises(TypeError, match="level must be a number between 0 and 1, not 'low'"):
+        check_data({"first": np.array(0.0)}, drawn, level="low")  # type: ignore[arg-type]
     assert least_draws(0.01) == 800 and least_draws(0.5) == 40
 
 

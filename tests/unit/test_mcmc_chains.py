@@ -135,6 +135,13 @@ def test_values_by_name_address_and_element() -> None:
     assert found.ess("x", "tail") == convergence.ess_tail(found["x"])
     with pytest.raises(ValueError, match="kind must be"):
         found.ess("x", "head")
+    for q, error in ((2.0, ValueError), (math.nan, ValueError), ("half", TypeError)):
+        with pytest.raises(error, match=r"q must be .*from 0 to 1, not"):
+            found.quantile("x", q)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a key is a name, such as 'x', .*, not 5"):
+        found.mean(5)  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="'w' was not recorded; the names are: v, x"):
+        found.address("w")
 
 
 def test_acceptance_by_kind_and_by_latent() -> None:

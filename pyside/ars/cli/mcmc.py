@@ -27,6 +27,7 @@ from ars.mcmc.options import CHAINS
 from ars.store.saved import check_netcdf
 
 if TYPE_CHECKING:
+    from ars.errors import ArsError, RunInterrupted
     from ars.mcmc.chains import Chains
 
 HELP = "Check a posterior with Markov chains."
@@ -143,40 +144,65 @@ def _print(chains: Chains, arguments: argparse.Namespace) -> None:
     print_text("\n" + rest.partition("\n\n")[2])
 
 
+def _written(chains: Chains, arguments: argparse.Namespace) -> Exception | None:
+    """Writes all files, before anything is printed: nobody may be there to read it. Returns what went wrong first."""
+    wrong: list[Exception] = []
+    try:
+        if arguments.out is not None:
+            chains.save(arguments.out)
+    except Exception as error:  # whatever it is, the results are shown first
+        wrong.append(error)
+    try:
+        if arguments.report is not None:
+            from ars.report.chains import chains_page
+            from ars.report.render import write
+
+            write(chains_page(chains, command=command_of(arguments)), arguments.report)
+    except Exception as error:
+        wrong.append(error)
+    return wrong[0] if wrong else None
+
+
 def _show(chains: Chains, arguments: argparse.Namespace) -> None:
     from ars.mcmc.summary import document
 
-    if arguments.out is not None:  # before anything is printed: nobody may be there to read it
-        chains.save(arguments.out)
-    if arguments.report is not None:
-        from ars.report.chains import chains_page
-        from ars.report.render import write
-
-        write(chains_page(chains, command=command_of(arguments)), arguments.report)
+    failed = _written(chains, arguments)
     if arguments.json:
         shown = document(chains)
         print_document(shown | {"verdict": arguments.wording(shown["verdict"])}, indent=1)
     else:
         _print(chains, arguments)
+    if failed is not None:
+        raise failed
     if arguments.out is not None and not arguments.json:
         print(f"written to {arguments.out}")
     if arguments.report is not None and not arguments.json:
         print(f"report: {arguments.report}")
 
 
+def _show_partial(error: ArsError | RunInterrupted, arguments: argparse.Namespace) -> None:
+    """The draws up to what ended the chains early, if there are any."""
+    partial = cast("Chains | None", error.partial)
+    steps = 0 if partial is None else partial.shape[1]
+    why = "interrupted" if isinstance(error, KeyboardInterrupt) else "ended"
+    print(f"ars mcmc: {why} after {steps:,} of {arguments.steps:,} steps", file=sys.stderr)
+    if partial is not None:
+        _show(partial, arguments)
+
+
 def run(arguments: argparse.Namespace) -> int:
-    from ars.errors import RunInterrupted
+    from ars.errors import ArsError, RunInterrupted
 
     check_place(arguments)
     data = read_data(arguments)
     try:
         chains = _chains(arguments, data)
     except RunInterrupted as interrupt:
-        partial = cast("Chains | None", interrupt.partial)
-        steps = 0 if partial is None else partial.shape[1]
-        print(f"ars mcmc: interrupted after {steps:,} of {arguments.steps:,} steps", file=sys.stderr)
-        if partial is not None:
-            _show(partial, arguments)
+        _show_partial(interrupt, arguments)
         return 130
+    except ArsError as error:
+        if error.partial is not None:
+            _show_partial(error, arguments)
+        raise
     _show(chains, arguments)
     return 0 if chains.trusted else 3

@@ -20,7 +20,9 @@ _CALL: Final = re.compile(r"\b(?:sim|simulator|network|post|ars)(?:\.\w+)+\((?:[
 _ARGUMENT: Final = re.compile(r"""(?<![-\w."'])([a-zA-Z_]+)=("[^"]*"|'[^']*'|True|[0-9][\w,.]*[0-9a-z]|[0-9])?""")
 _FIRST: Final = re.compile(r"\A([a-zA-Z_]+)(?= must | is |: |\[)")
 # An attribute of the exception, which no command shows.
-_PARTIAL: Final = re.compile(r"\.partial holds the finished traces; |; \.partial holds the refined network")
+_PARTIAL: Final = re.compile(
+    r"\.partial holds the (?:finished traces|draws so far); |; \.partial holds the refined network"
+)
 
 
 class Wording:

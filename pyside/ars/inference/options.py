@@ -12,7 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ars._native import RunFlag
-from ars.arguments import ON_FAILURE, InLoops, OnFailure, check_on_failure, choice, number_of_traces
+from ars.arguments import (
+    ON_FAILURE,
+    InLoops,
+    OnFailure,
+    check_on_failure,
+    check_path,
+    choice,
+    first_of,
+    number_of_traces,
+)
 from ars.budget import AutoBudget, Budget, ChosenBudget, budget_to_json
 from ars.posterior import RunInfo
 from ars.proposers import Proposal, Proposer
@@ -47,6 +56,8 @@ class PosteriorOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "traces", number_of_traces(self.traces))
+        object.__setattr__(self, "first_trace", first_of("first_trace", self.first_trace, self.traces))
+        check_path("resume", self.resume)
         choice("in_loops", self.in_loops, get_args(InLoops))
         check_on_failure(self.on_failure)
         object.__setattr__(self, "budget", _checked_budget(self.budget))

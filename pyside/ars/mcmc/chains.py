@@ -17,9 +17,6 @@ from ars.mcmc.summary import assess, text
 from ars.results.export import unique_names
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     import xarray
 
 __all__ = ["Acceptance", "Chains"]
@@ -133,6 +130,8 @@ class Chains:
         return True
 
     def __getitem__(self, key: Key) -> Floats:
+        if not isinstance(key[0] if isinstance(key, tuple) and key else key, str):
+            raise TypeError(f"a key is a name, such as 'x', or a name and indices, such as ('x', 2), not {key!r}")
         name, index = (key, ()) if isinstance(key, str) else (key[0], tuple(key[1:]))
         found = self._named(name)
         while found is None and name.endswith("]") and "[" in name:
@@ -141,7 +140,7 @@ class Chains:
                 break
             index, found = (int(number), *index), self._named(name)
         if found is None:
-            raise KeyError(f"{key!r} was not recorded; the names are: {', '.join(sorted(self._values)) or 'none'}")
+            raise KeyError(self._unknown(key))
         for i in index:
             if found.ndim < 3 and i == 0:
                 continue
@@ -173,7 +172,12 @@ class Chains:
         str
             Its address.
         """
+        if name not in self._addresses:
+            raise KeyError(self._unknown(name))
         return self._addresses[name]
+
+    def _unknown(self, key: Key) -> str:
+        return f"{key!r} was not recorded; the names are: {', '.join(sorted(self._values)) or 'none'}"
 
     def elements(self) -> Iterator[tuple[str, Floats]]:
         """Every number that a draw has, one by one, as chains x draws: "x", or "x[0]", "x[1]", ..."""
@@ -238,7 +242,16 @@ class Chains:
         -------
         float or array
             One number per element.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``q`` is not a number from 0 to 1.
         """
+        if isinstance(q, bool) or not isinstance(q, (int, float, np.integer, np.floating)):
+            raise TypeError(f"q must be a number from 0 to 1, not {q!r}")
+        if not 0.0 <= q <= 1.0:
+            raise ValueError(f"q must be from 0 to 1, not {q!r}")
         return self._each(key, lambda x: float(np.nanquantile(x, q)) if (x == x).any() else math.nan)  # type: ignore[no-any-return]
 
     def mcse(self, key: Key) -> float | Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from ars.store.site_numbers import SiteNumbers, renumber
 from ars.wire import Wanted
 
 __all__ = ["Runner"]
+
+_THEN: Final = '.partial holds the draws so far; on_failure="zero" refuses a move whose trace fails'
 
 
 class Runner:
@@ -48,6 +50,7 @@ class Runner:
         self._examples: list[Failure] = []
         self._counts: Counter[str] = Counter()  # failures by kind
         self._incidents: list[Failure] = []
+        self._said: set[str] = set()
         self.traces = 0  # run so far
         self.wanted = Wanted()  # of each loop entry
 
@@ -96,7 +99,9 @@ class Runner:
         more: dict[str, Any] = {"first_trace": self.traces, "wanted": wanted, "observed": self._data}
         config = self._runs.config(self._seed, len(plans), flags, **more)
         self._proposer.begin(self.traces, plans, asks=asks)
-        recorder = Recorder(len(plans), self._on_failure, NoProgress(), first=self.traces, seed=self._seed)
+        recorder = Recorder(
+            len(plans), self._on_failure, NoProgress(), first=self.traces, seed=self._seed, said=self._said
+        )
         recorder.sites = self._numbers.sites
         try:
             self._runs.work(config, self._proposer, recorder, self._lease)
@@ -109,7 +114,7 @@ class Runner:
                 self._counts[failure.kind] += 1
                 if self._counts[failure.kind] <= EXAMPLES_PER_KIND:
                     self._examples.append(failure)
-        if error := recorder.error():
+        if error := recorder.error(_THEN):
             raise error
         if not may_give_up:
             _refuse_abandoned(columns, self.sites)

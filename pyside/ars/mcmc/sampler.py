@@ -25,6 +25,7 @@ from ars.mcmc.ratio import log_ratio
 from ars.mcmc.runner import Runner
 from ars.mcmc.start import pool_size, start_states
 from ars.mcmc.states import State, states_of
+from ars.observed import warn_of_nothing_observed
 from ars.progress import Progress
 from ars.results.continuations import report_continuations
 from ars.runs import Runs
@@ -100,6 +101,8 @@ class _Sampler:
             self._go(self._asked.warmup_steps, warming=True)
             self._settle()
             self._go(self._asked.steps, warming=False)
+        except ChainError:  # what came before is no better than what cannot go on
+            raise
         except (ArsError, RunInterrupted) as error:
             error.partial = self._result() if self._history.draws else None
             raise
@@ -109,6 +112,8 @@ class _Sampler:
             raise interrupted from error
         chains = self._result()
         self._proposer.warn_after_run(chains.columns, self._runner.sites)
+        met = (site.name for site in self._runner.sites if site.kind is SiteKind.OBSERVE)
+        warn_of_nothing_observed(self._asked.data, met)
         report_continuations(chains.columns, self._runner.sites)
         return chains
 

@@ -160,6 +160,7 @@ class Network:
         """
         from ars.network.refine.run import refined
 
+        _check_simulator(simulator)
         settings = {"traces": traces, "rounds": rounds, "seed": seed}
         return refined(
             self,
@@ -283,6 +284,7 @@ class Network:
         """
         from ars.proposal_draws import ProposalDraws
 
+        _check_simulator(simulator)
         post = simulator.posterior(
             observe, traces, network=self, budget=None, seed=seed, on_failure=on_failure, progress=progress
         )
@@ -351,6 +353,13 @@ class Network:
             f"<Network{of}: LSTM {c.lstm_dim} x {c.lstm_depth}, {len(self.vocabulary)} sites, "
             f"{size / 1e6:.1f} M weights{trained}>"
         )
+
+
+def _check_simulator(simulator: object) -> None:
+    from ars.simulator import Simulator
+
+    if not isinstance(simulator, Simulator):
+        raise TypeError(f"simulator must be an ars.Simulator, not {simulator!r}")
 
 
 def _flat(identity: Any) -> Any:

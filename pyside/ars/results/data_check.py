@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from ars.diagnostics import Floats, fit_generalised_pareto
 
-__all__ = ["DataCheck", "StandsOut", "check_data", "least_draws"]
+__all__ = ["DataCheck", "StandsOut", "check_data", "check_draws", "least_draws"]
 
 _SCORES: Final = ("alone", "given", "all", "near", "close")
 _DRAWS_PER_ALARM: Final = 8  # times 1 / level: so many draws, and those that are furthest by one score raise an alarm
@@ -303,6 +303,23 @@ def least_draws(level: float) -> int:
     return max(math.ceil(_DRAWS_PER_ALARM / level), 40)
 
 
+def check_draws(draws: int, level: object) -> None:
+    """Raises before the draws are made if so many cannot do."""
+    _check_level(level)
+    if draws < (least := least_draws(float(level))):  # type: ignore[arg-type]
+        raise ValueError(
+            f"{draws:,} draws are too few for a rate of false alarms of {level:g}: it needs {least:,} draws. Give more "
+            "traces, or a larger level"
+        )
+
+
+def _check_level(level: object) -> None:
+    if isinstance(level, bool) or not isinstance(level, (int, float, np.integer, np.floating)):
+        raise TypeError(f"level must be a number between 0 and 1, not {level!r}")
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be between 0 and 1, not {level!r}")
+
+
 def check_data(
     data: Mapping[str, npt.NDArray[np.float64]], draws: Mapping[str, Floats], *, level: float = 0.01
 ) -> DataCheck:
@@ -326,8 +343,7 @@ def check_data(
     ValueError
         If the draws are too few, or lack an observation, or nothing in the data was observed.
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must be between 0 and 1, not {level!r}")
+    _check_level(level)
     if unknown := [name for name in data if name not in draws]:
         listed = ", ".join(f'"{name}"' for name in draws) or "nothing"
         raise ValueError(f'the simulator observed no "{unknown[0]}" in any draw; it observed {listed}')

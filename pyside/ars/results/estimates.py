@@ -19,6 +19,7 @@ from ars.results.advice import Advice, Interface, advice_lines, advise, enough
 from ars.results.assessment import RunDiagnostics
 from ars.results.continuations import continuation_line
 from ars.results.corrections import corrections_line
+from ars.results.data_check import DataCheck
 from ars.results.seen import Seen, seen_of
 from ars.results.smoothing import Smoothed, smooth
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ars.failures import Failures
     from ars.loops import Loops
     from ars.posterior import AcceptanceOptions, Posterior
-    from ars.results.data_check import DataCheck
     from ars.results.run_info import RunInfo
 
 __all__ = ["Estimates"]
@@ -306,6 +306,7 @@ class Estimates:
             least 100 traces are effective and Pareto k is small enough, or if there are no weights to judge.
             docs/when-k-is-too-large.md explains the steps.
         """
+        _check_type(check)
         return () if self._seen is None else advise(self._seen, check)
 
     @cached_property
@@ -334,6 +335,7 @@ class Estimates:
         -------
         str
         """
+        _check_type(check)
         lines = [self._heading()]
         for weighting in self.diagnostics(values=()).weightings:
             lines += [weighting.line(), *(f"{'':9}! {warning}" for warning in weighting.warnings)]
@@ -351,3 +353,8 @@ class Estimates:
         if check is not None and not check.alarm:
             lines.append(f"data: {check.sentence()}")
         return "\n".join([*lines, *advice_lines(self.advice(check), interface)])
+
+
+def _check_type(check: object) -> None:
+    if check is not None and not isinstance(check, DataCheck):
+        raise TypeError(f"check must be the result of simulator.check_data(observe), not {check!r}")

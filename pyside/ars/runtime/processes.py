@@ -135,12 +135,13 @@ class Processes:
                 done.fewest_workers,
                 _advice(session.hello.workers),
             )
-        if done.replays > done.forks_refused:
+        if done.replays > done.forks_refused and "replays" not in recorder.said:
+            recorder.said.add("replays")
             _log.warning(
-                "%d times a trace was run again because its process had died; its result is that of the second run. "
+                "%s a trace was run again because its process had died; its result is that of the second run. "
                 "If a trace finished then and nobody had killed its process, the simulator crashes depending on the "
                 "traces that it ran before, for instance because it runs past the end of an array",
-                done.replays,
+                "once" if done.replays == 1 else f"{done.replays} times",
             )
 
     @contextlib.contextmanager

@@ -24,6 +24,7 @@ from ars.wire import RunConfig
 __all__ = ["Keeper", "Recorder"]
 
 _BLOCK: Final = 32 << 20  # bytes
+_THEN: Final = '.partial holds the finished traces; on_failure="zero" gives a failed trace weight 0'
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +66,9 @@ class Recorder:
         seed: int | None = None,
         keeper: Keeper | None = None,
         advice: Callable[[Failure], str] | None = None,
+        said: set[str] | None = None,
     ) -> None:
+        """``said``: what the runs of one call, which share it, have logged and need not log again."""
         self._parts: list[Columns] = []
         self._small = 0  # the first of the parts that have not been put together
         self._size = 0  # of those, in bytes
@@ -76,6 +79,7 @@ class Recorder:
         self._progress = progress
         self._keeper = keeper
         self._advice = advice
+        self.said = set() if said is None else said
         self._examples: Counter[int] = Counter()
         self._failed: list[Array] = []
         self._stop = False
@@ -256,8 +260,8 @@ class Recorder:
                 stacklevel=outside(),
             )
 
-    def error(self) -> TraceFailure | None:
-        """The error that the failures amount to under the run's policy."""
+    def error(self, then: str = _THEN) -> TraceFailure | None:
+        """The error that the failures amount to under the run's policy. ``then``: what to do about it."""
         if not self._stop:
             return None
         failures = self.failures()
@@ -265,7 +269,6 @@ class Recorder:
         if wrong_data:
             return ObservationError(f"the observed data do not fit the simulator: {wrong_data[0].text}", wrong_data)
         return TraceFailure(
-            f"{len(failures)} of {self.done} traces failed. {self.describe()}\n"
-            '.partial holds the finished traces; on_failure="zero" gives a failed trace weight 0',
+            f"{len(failures)} of {self.done} traces failed. {self.describe()}\n{then}",
             failures,
         )

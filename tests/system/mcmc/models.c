@@ -1,6 +1,7 @@
 /* models.c: models for chains: models NAME. All have exact posteriors. */
 #include <ars.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *name;
@@ -66,12 +67,28 @@ static void never(void) {
     ars_observe("y", ars_normal(x, 1));
 }
 
+/* One trace in a hundred fails: not the first ones. */
+static void seldom(void) {
+    double x = ars_sample("x", ars_normal(0, 1)), u = ars_sample("u", ars_uniform(0, 1));
+    ars_observe("y", ars_normal(x, 1));
+    ars_result("x_final", u < 0.01 ? NAN : x);
+}
+
+/* One trace in ten takes its process with it. */
+static void dies(void) {
+    double x = ars_sample("x", ars_normal(0, 1));
+    if (ars_draw(ars_uniform(0, 1)) < 0.1) abort();
+    ars_observe("y", ars_normal(x, 1));
+}
+
 static void model(void *nothing) {
     (void)nothing;
     if (!strcmp(name, "nuisance")) nuisance();
     if (!strcmp(name, "counts")) counts();
     if (!strcmp(name, "fails")) fails();
     if (!strcmp(name, "never")) never();
+    if (!strcmp(name, "seldom")) seldom();
+    if (!strcmp(name, "dies")) dies();
 }
 
 int main(int argc, char **argv) {

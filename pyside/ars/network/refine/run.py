@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ars.arguments import ON_FAILURE, InLoops, OnFailure, check_on_failure, choice, integer, seed_or_random
+from ars.arguments import ON_FAILURE, InLoops, OnFailure, check_on_failure, check_path, choice, integer, seed_or_random
 from ars.config import NetworkConfig, RefineConfig
 from ars.errors import RefinementWarning, RunInterrupted, StorageError
 from ars.network.facade import Network
@@ -100,6 +100,7 @@ def _run(
     check_on_failure(on_failure)
     threads = torch.get_num_threads() if threads is None else integer("threads", threads, 1, _MOST_THREADS)
     _check_out(out)
+    check_path("resume", resume)
     config = _seeded(config, resume)
     shown = make_progress(progress)
     told = _Shown(shown, config)
@@ -142,6 +143,7 @@ def _run(
 
 def _check_out(out: str | os.PathLike[str] | None) -> None:
     """Better now than after a quarter of an hour."""
+    check_path("out", out)
     if out is None:
         return
     file = Path(out)

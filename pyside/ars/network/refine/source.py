@@ -62,6 +62,7 @@ class SimulatorSource:
         self._on_failure: OnFailure = on_failure
         self._progress = progress
         self._lease = simulator._lease()
+        self._said: set[str] = set()
 
     def draw(self, network: ProposalNetwork | None, traces: int, seed: int, R: int) -> Drawn:
         """Traces of the observation that this network proposes; None: the prior. R: accepted runs under q per loop
@@ -94,8 +95,8 @@ class SimulatorSource:
     def _advice_of_a_round(self) -> Iterator[None]:
         """The options of the command line are those of the final run, not of a round."""
         runs = self._simulator._runs
-        before, runs.options, runs.unsaved = runs.options, None, True
+        before, runs.options, runs.unsaved, runs.said = runs.options, None, True, self._said
         try:
             yield
         finally:
-            runs.options, runs.unsaved = before, False
+            runs.options, runs.unsaved, runs.said = before, False, None

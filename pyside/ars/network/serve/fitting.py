@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,24 @@ from ars.errors import NetworkError, RefinementWarning
 from ars.network.serve import proposer as serve
 from ars.outside import outside
 
-__all__ = ["network_proposer"]
+if TYPE_CHECKING:
+    from ars.network.facade import Network
+
+__all__ = ["check_network", "network_proposer"]
 
 # Draws some traces of the prior.
 Probe: TypeAlias = Callable[[], tuple[Columns, Sequence[Site]]]
+
+
+def check_network(network: object) -> Network:
+    """The network, if it is one."""
+    from ars.network.facade import Network
+
+    if not isinstance(network, Network):
+        raise TypeError(
+            f"network must be an ars.Network, from Simulator.train or ars.Network.load, or None, not {network!r}"
+        )
+    return network
 
 
 def network_proposer(
@@ -36,12 +50,7 @@ def network_proposer(
     known: the sites that the simulator has shown so far; if there is no latent among them, traces are drawn.
     told_in_bulk: whether latents inside loops are told but not asked about, so that their priors have to be known.
     """
-    from ars.network.facade import Network
-
-    if not isinstance(network, Network):
-        raise TypeError(
-            f"network must be an ars.Network, from Simulator.train or ars.Network.load, or None, not {network!r}"
-        )
+    network = check_network(network)
     proposer = serve.NetworkProposer(network.network, data)
     columns = None
     if told_in_bulk or not any(site.kind is SiteKind.SAMPLE for site in known):
