@@ -29,12 +29,8 @@ from programs import (
     Term,
     VectorDist,
     constants,
+    rounded,
 )
-
-
-def _round(value: float) -> float:
-    """Constants that a person can read, and that C reads back as they are."""
-    return float(f"{value:.4g}")
 
 
 class _Variable(NamedTuple):
@@ -71,7 +67,7 @@ class _Author:
         return bool(self.rng.random() < p)
 
     def between(self, low: float, high: float) -> float:
-        return _round(self.rng.uniform(low, high))
+        return rounded(self.rng.uniform(low, high))
 
     def one_of(self, scope: _Scope) -> _Variable:
         return scope[int(self.rng.integers(len(scope)))]
@@ -84,15 +80,15 @@ class _Author:
     def term(self, variable: _Variable, coefficient: float) -> Term:
         function = ("tanh", "sin", "soft")[int(self.rng.integers(3))]
         scale = self.between(0.6, 1.6) / variable.spread
-        return Term(_round(coefficient), function, _round(scale), variable.name, _round(variable.centre))
+        return Term(rounded(coefficient), function, rounded(scale), variable.name, rounded(variable.centre))
 
     def expr(self, constant: float, amplitude: float, scope: _Scope, p: float = 0.65) -> Expr:
         """Within ``amplitude`` of the constant."""
         if not scope or amplitude <= 0 or not self.chance(p):
-            return Expr(_round(constant))
+            return Expr(rounded(constant))
         n = 1 if self.chance(0.6) else 2
         terms = [self.term(self.one_of(scope), self.between(-1, 1) * amplitude / n) for _ in range(n)]
-        return Expr(_round(constant), tuple(terms))
+        return Expr(rounded(constant), tuple(terms))
 
     def mean(self, scope: _Scope) -> Expr:
         return self.expr(self.between(-1, 1), 1.0, scope)
@@ -140,10 +136,10 @@ class _Author:
                 return Dist(kind, (self.expr(self.between(-0.5, 0.6), 0.5, scope), self.positive(0.25, 0.6, scope)))
             case "truncated_normal":
                 mean = self.mean(scope)
-                low = _round(mean.constant - self.between(0.3, 2))
-                high = np.inf if self.chance(0.3) else _round(low + self.between(0.8, 3))
+                low = rounded(mean.constant - self.between(0.3, 2))
+                high = np.inf if self.chance(0.3) else rounded(low + self.between(0.8, 3))
                 if high == np.inf and self.chance(0.5):
-                    low, high = -np.inf, _round(mean.constant + self.between(0.3, 2))
+                    low, high = -np.inf, rounded(mean.constant + self.between(0.3, 2))
                 return Dist(kind, (mean, self.positive(0.5, 1.5, scope), Expr(low), Expr(high)))
             case "negative_binomial":
                 return Dist(kind, (self.positive(1.5, 5, scope), self.expr(self.between(0.45, 0.7), 0.15, scope)))
@@ -166,7 +162,7 @@ class _Author:
         """Probabilities that sum to 1, also where one of them depends on a variable: the last one takes up the rest."""
         shares = self.rng.dirichlet(np.full(k, 4.0)) * (1 - 0.08 * k) + 0.08
         first = self.expr(shares[0], 0.5 * min(shares[0], shares[-1]), scope)
-        middle = [Expr(_round(share)) for share in shares[1:-1]]
+        middle = [Expr(rounded(share)) for share in shares[1:-1]]
         rest = 1 - first.constant - sum(e.constant for e in middle)
         last = Expr(float(f"{rest:.12g}"), tuple(t._replace(coefficient=-t.coefficient) for t in first.terms))
         return (first, *middle, last)
@@ -224,7 +220,7 @@ class _Author:
             case "uniform":
                 return None if not dist.variables <= seen else self.for_interval(a[0], a[1], latents)
             case "normal":
-                first = Dist("normal", (a[0].plus(_round(shift * a[1].constant)), a[1].times(wider)))
+                first = Dist("normal", (a[0].plus(rounded(shift * a[1].constant)), a[1].times(wider)))
                 return self.maybe_mixed(first, Dist("normal", (a[0], a[1].times(1.8))))
             case "bernoulli":
                 return Dist("bernoulli", (self.expr(0.5 + 0.25 * shift, 0.15, latents, 0.4),))
@@ -252,17 +248,17 @@ class _Author:
                 first = Dist("weibull", (a[0].times(self.between(1, 1.4)), a[1].times(self.between(0.7, 0.95))))
                 return self.maybe_mixed(first, Dist("weibull", (a[0].times(1.2), Expr(0.9))))
             case "lognormal":
-                first = Dist("lognormal", (a[0].plus(_round(0.6 * shift)), a[1].times(wider)))
+                first = Dist("lognormal", (a[0].plus(rounded(0.6 * shift)), a[1].times(wider)))
                 return self.maybe_mixed(first, Dist("lognormal", (a[0], a[1].times(1.5))))
             case "negative_binomial":
                 first = Dist("negative_binomial", (a[0], a[1].times(self.between(0.7, 0.95))))
                 return self.maybe_mixed(first, Dist("poisson", (a[0].times(0.8),)))
             case "student_t":
-                moved = a[1].plus(_round(shift * a[2].constant))
+                moved = a[1].plus(rounded(shift * a[2].constant))
                 first = Dist("student_t", (a[0].times(self.between(0.5, 0.8)), moved, a[2].times(wider)))
                 return self.maybe_mixed(first, Dist("normal", (a[1], a[2])))
         low, high = dist.params[2:]
-        first = Dist("truncated_normal", (a[0].plus(_round(shift * a[1].constant)), a[1].times(wider), low, high))
+        first = Dist("truncated_normal", (a[0].plus(rounded(shift * a[1].constant)), a[1].times(wider), low, high))
         if np.isfinite([low.constant, high.constant]).all() and self.chance(0.4):
             return self.for_interval(low, high, latents)
         return first
@@ -272,7 +268,7 @@ class _Author:
             return Dist("beta", constants(self.between(0.8, 1.5), self.between(0.8, 1.5)))
         width = high.constant - low.constant
         centre = self.expr(low.constant + width * self.between(0.2, 0.8), 0.2 * width, latents, 0.4)
-        inner = Dist("truncated_normal", (centre, Expr(_round(self.between(0.4, 0.8) * width)), low, high))
+        inner = Dist("truncated_normal", (centre, Expr(rounded(self.between(0.4, 0.8) * width)), low, high))
         return self.maybe_mixed(inner, Dist("uniform", (low, high)))
 
     def maybe_mixed(self, first: Dist, second: Dist) -> Dist:

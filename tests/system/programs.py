@@ -16,7 +16,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from program_author import _round
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -38,6 +37,12 @@ KINDS = (
     "student_t",
 )
 VECTOR_KINDS = ("multivariate_normal", "dirichlet")
+
+
+def rounded(value: float) -> float:
+    """Constants that a person can read, and that C reads back as they are."""
+    return float(f"{value:.4g}")
+
 
 # ---- expressions ------------------------------------------------------------------------------------------------
 
@@ -79,11 +84,11 @@ class Expr:
         return {term.variable for term in self.terms}
 
     def plus(self, constant: float) -> Expr:
-        return replace(self, constant=_round(self.constant + constant))
+        return replace(self, constant=rounded(self.constant + constant))
 
     def times(self, factor: float) -> Expr:
-        scaled = tuple(term._replace(coefficient=_round(factor * term.coefficient)) for term in self.terms)
-        return Expr(_round(factor * self.constant), scaled)
+        scaled = tuple(term._replace(coefficient=rounded(factor * term.coefficient)) for term in self.terms)
+        return Expr(rounded(factor * self.constant), scaled)
 
 
 @dataclass(frozen=True)

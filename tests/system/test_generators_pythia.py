@@ -1,4 +1,4 @@
-"""Pythia's stock binary with its loop marked from outside: ARS weights have the exact mean, 1, and biased ones do not."""
+"""Pythia's stock binary with its loop marked from outside: ARS weights have the exact mean, biased ones do not."""
 
 from __future__ import annotations
 
