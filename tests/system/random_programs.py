@@ -8,8 +8,9 @@ import os
 import pickle
 
 import pytest
-from programs import Program, generate
-from reference import fit
+from fit_programs import fit
+from program_author import generate
+from programs import Program
 
 
 def random_programs(factory: pytest.TempPathFactory, seed: int, number: int) -> list[Program]:

@@ -17,9 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from build_helpers import COMPILERS, Builder, Variant
-from programs import C_FILE, Program, generate, to_c_file
+from fit_programs import fit
+from program_author import generate
+from program_source import to_c_file
+from programs import C_FILE, Program
 from proposals import proposals
-from reference import fit, infer_loops_prior
+from reference import infer_loops_prior
 
 import ars
 import exact

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from generator_tools import kitchen_of
 
 import ars
 from ars_lab.generators import ncrystal
 from ars_lab.generators.fetch import Kitchen, Unavailable
 from ars_lab.generators.spec import Built
 
-ROOT = Path(__file__).resolve().parents[2]
-MADE = ROOT / "build-generators" / "ncrystal"  # by `make generators`
 pytestmark = [pytest.mark.slow, pytest.mark.compiler]
 
 
 @pytest.fixture(scope="module")
 def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Kitchen:
-    """Has the package: that of `make generators`, linked, or a fresh one from the package index."""
-    folder = tmp_path_factory.mktemp("ncrystal")
-    if (MADE / "packages").is_dir():
-        (folder / "packages").symlink_to(MADE / "packages")
-    kitchen = Kitchen(folder)
+    """Has the package."""
+    kitchen = kitchen_of("ncrystal", tmp_path_factory.mktemp("ncrystal"))
     try:
         kitchen.fetched(ncrystal.WHEEL)
     except Unavailable as error:

@@ -1,44 +1,34 @@
-"""Pythia's stock binary with its loop marked from outside: ARS weights have the exact mean, 1, and biased ones do not.
-
-The packages are those that `make generators` has fetched; 50 MB are too much to fetch in every run of the tests.
-"""
+"""Pythia's stock binary with its loop marked from outside: ARS weights have the exact mean, biased ones do not."""
 
 from __future__ import annotations
 
 import math
-import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
+from generator_tools import kitchen_of
 
 import ars
 from ars_lab.generators import pythia
-from ars_lab.generators.fetch import Kitchen, Unavailable
+from ars_lab.generators.fetch import Unavailable
 from ars_lab.generators.spec import Built
 
 pytestmark = [pytest.mark.slow, pytest.mark.compiler]
 
-ROOT = Path(__file__).resolve().parents[2]
-FETCHED = Path(os.environ.get("ARS_GENERATORS_DIR", ROOT / "build-generators")) / "pythia" / "packages"
 LIMIT = 3.5  # standard errors
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """Compiled here, with the packages that are there."""
-    if not FETCHED.is_dir():
-        pytest.skip(f"Pythia is not in {FETCHED}: `make generators` fetches it")
+    """Compiled here."""
     if shutil.which("c++") is None or shutil.which("nm") is None:
         pytest.skip("a C++ compiler and nm are needed")
-    folder = tmp_path_factory.mktemp("pythia")
-    (folder / "packages").symlink_to(FETCHED)
     try:
-        return pythia.build(Kitchen(folder, offline=True))
+        return pythia.build(kitchen_of("pythia", tmp_path_factory.mktemp("pythia")))
     except Unavailable as error:
-        pytest.skip(str(error))
+        pytest.skip(f"Pythia cannot be had: {error}")
 
 
 @pytest.fixture

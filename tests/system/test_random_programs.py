@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pytest
+from program_source import to_c_file
 from programs import (
     C_FILE,
     KINDS,
@@ -38,7 +39,6 @@ from programs import (
     SampleVector,
     Statement,
     inside,
-    to_c_file,
     walk,
 )
 from proposals import proposals

@@ -10,6 +10,9 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 import pytest
+from fit_programs import fit
+from program_author import draft
+from program_source import to_c
 from programs import (
     KINDS,
     VECTOR_KINDS,
@@ -26,20 +29,9 @@ from programs import (
     Term,
     VectorDist,
     constants,
-    draft,
-    to_c,
 )
-from reference import (
-    Traces,
-    draw,
-    draw_coordinate,
-    fit,
-    infer,
-    infer_loops_prior,
-    log_density,
-    log_density_coordinate,
-    score,
-)
+from reference import Traces, infer, infer_loops_prior, score
+from reference_densities import draw, draw_coordinate, log_density, log_density_coordinate
 from scipy import integrate, stats
 
 Floats = npt.NDArray[np.float64]

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 from build_helpers import COMPILERS, Builder, Variant
 from generated_programs import C_FEATURES, FEATURES, OBSERVE, PER_FILE, PROGRAMS, SHAPES, generate, proposals, write
-from programs import C_FILE, to_c_file
+from program_source import to_c_file
+from programs import C_FILE
 from proposals import proposals as proposals_of
 from random_programs import random_programs
 from rewind_tools import FOLDER, assert_rewound, compiled, differences, reasons, run

@@ -35,14 +35,11 @@ class Kitchen:
         Made if it does not exist. What is there already is used.
     reporter : Reporter, optional
         Receives the progress of the runs (default: none).
-    offline : bool, optional
-        Fetch nothing (default: False).
     """
 
-    def __init__(self, folder: Path, reporter: Reporter | None = None, *, offline: bool = False) -> None:
+    def __init__(self, folder: Path, reporter: Reporter | None = None) -> None:
         self.folder = folder.resolve()
         self.reporter = reporter or SilentReporter()
-        self.offline = offline
 
     def fetched(self, requirement: str, *, source: bool = False, only: Callable[[str], bool] | None = None) -> Path:
         """The unpacked files of a package of PyPI.
@@ -70,8 +67,6 @@ class Kitchen:
         folder = self.folder / "packages" / f"{requirement.replace('==', '-')}-{kind}"
         if (folder / _DONE).exists():
             return folder
-        if self.offline:
-            raise Unavailable(f"{requirement} is not in {folder}: run `make generators`, which fetches it")
         self.reporter.say(f"fetching {requirement} ({kind})")
         downloads = folder / "download"
         downloads.mkdir(parents=True, exist_ok=True)
