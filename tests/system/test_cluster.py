@@ -30,7 +30,7 @@ distributed = pytest.importorskip("distributed", reason="needs the extra cluster
 import ars.cluster  # noqa: E402
 from ars.cluster.certificates import make_certificates  # noqa: E402
 from ars.cluster.fleet import Fleet  # noqa: E402
-from ars.cluster.tasks import SentNetwork  # noqa: E402
+from ars.cluster.sent import SentNetwork  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -130,7 +130,7 @@ def test_a_network_file_is_that_of_the_client_whatever_the_nodes_have(
     assert_same(one, ars.cluster.posterior(client, nested, DATA, 100, network, **options))
 
     send = Fleet.send  # and if another one comes in its place, a worker says so
-    monkeypatch.setattr(Fleet, "send", lambda self, _: send(self, SentNetwork.of(other)))
+    monkeypatch.setattr(Fleet, "send", lambda self, *_, **__: send(self, SentNetwork.of(other)))
     with pytest.raises(ars.NetworkError, match=r"worker tcp://.*the network is another one here"):
         ars.cluster.posterior(client, nested, DATA, 100, network, **options)
 
