@@ -152,7 +152,8 @@ def test_chains_and_data_sets_are_given_up_only_after_as_many_losses(monkeypatch
 def fleet_of(**client: Any) -> Fleet:
     """On a cluster that is only its client's methods."""
     scheduler = SimpleNamespace(address="tcp://10.0.0.9:8786")
-    made: Any = SimpleNamespace(scheduler=scheduler, nthreads=lambda: {"tcp://10.0.0.1:1": 1}, **client)
+    client = {"status": "running", "nthreads": lambda: {"tcp://10.0.0.1:1": 1}, **client}
+    made: Any = SimpleNamespace(scheduler=scheduler, **client)
     return Fleet(made, Setup(("sim",)))
 
 
@@ -170,6 +171,22 @@ def test_a_scheduler_that_is_lost_in_mid_run_is_named(monkeypatch: pytest.Monkey
         list(flight.Flight(fleet, left, None).outcomes(None))
     with pytest.raises(ars.HostLostError, match=r"the scheduler at tcp://10.0.0.9:8786 does not answer any more"):
         list(errands(fleet, len, [b"task"], None, "a data set"))
+
+
+def test_a_client_that_was_closed_is_named() -> None:
+    """Its methods then find no scheduler to ask, or refuse."""
+
+    def closed(*_: object, **__: object) -> None:
+        raise AttributeError("'NoneType' object has no attribute 'ncores'")
+
+    fleet = fleet_of(status="closed", nthreads=closed, submit=closed, scatter=closed)
+    for ask in (
+        fleet.size,
+        lambda: fleet.errand(len, b"task", None),
+        lambda: fleet.send(SentNetwork(b"network", b"")),
+    ):
+        with pytest.raises(ars.HostLostError, match="the client was closed during the run, or has given up the sched"):
+            ask()
 
 
 def test_no_workers_for_too_long_ends_chains_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,10 +250,25 @@ class Fleet:
     def size(self) -> tuple[int, int]:
         """Workers, and the threads of all of them."""
         try:
-            threads = self._client.nthreads()
-        except (OSError, TimeoutError) as error:
+            with self._open():
+                threads = self._client.nthreads()
+        except OSError as error:
             raise self.gone(error) from error
         return len(threads), sum(threads.values())
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[None]:
+        """In the block, a client that was closed becomes an error of ours. One that lost its scheduler closes itself after
+        a while, and its methods then fail in ways of their own."""
+        try:
+            yield
+        except Exception as error:
+            if self._client.status not in ("closing", "closed"):
+                raise
+            raise HostLostError(
+                f"the client was closed during the run, or has given up the scheduler at {self._address}; .partial "
+                "holds the finished traces"
+            ) from error
 
     def gone(self, error: Exception) -> HostLostError:
         """The error that there is no connection to the scheduler any more."""
@@ -275,7 +290,8 @@ class Fleet:
     def errand(self, function: Callable[..., Any], task: bytes, network: Future | None) -> Future:
         """Sends a task for ``function(task, network)``."""
         key = f"{self.name}-{secrets.token_hex(8)}"
-        return self._client.submit(function, task, network, pure=False, key=key)
+        with self._open():
+            return self._client.submit(function, task, network, pure=False, key=key)
 
     @contextlib.contextmanager
     def told(self, topic: str, hear: Callable[[Any], object]) -> Iterator[None]:
@@ -314,7 +330,8 @@ class Fleet:
         seconds = self.setup.limits.startup_timeout
         for attempt in range(_ATTEMPTS):
             try:
-                return self._client.scatter(network, hash=False, timeout=seconds)
+                with self._open():
+                    return self._client.scatter(network, hash=False, timeout=seconds)
             except TimeoutError:
                 raise HostLostError(
                     f"the cluster has had no workers for {seconds:g} s; .partial holds the finished traces"

@@ -95,18 +95,15 @@ def chains_in_groups(
             )
             for i, (size, seed_of_group) in enumerate(zip(sizes, seeds, strict=True))
         ]
-        return joined(_all_groups(fleet, tasks, sent, topic, progress, _moves(asked)))
-
-
-def _moves(asked: ChainOptions) -> int:
-    """Steps of all chains together."""
-    return (asked.warmup_steps + asked.steps) * asked.chains
+        return joined(_all_groups(fleet, tasks, sent, topic, progress, asked))
 
 
 def _all_groups(
-    fleet: Fleet, tasks: Sequence[bytes], sent: SentNetwork | None, topic: str, progress: Progress, total: int
+    fleet: Fleet, tasks: Sequence[bytes], sent: SentNetwork | None, topic: str, progress: Progress, asked: ChainOptions
 ) -> list[Chains]:
     """What the groups gave, in their order. Whatever ends it early carries those that were done as ``partial``."""
+    steps = asked.warmup_steps + asked.steps
+    total = steps * asked.chains
     done: dict[int, int] = {}  # group -> steps of all its chains
     found: dict[int, Chains] = {}
     try:
@@ -114,6 +111,7 @@ def _all_groups(
             tick = lambda: progress.update(sum(done.values()), total)  # noqa: E731
             for i, chains in errands(fleet, _run_group, tasks, sent, "a group of chains", tick):
                 found[i] = chains
+                done[i] = steps * chains.shape[0]
         progress.update(total, total)
     except (ArsError, KeyboardInterrupt) as error:
         partial = joined([found[i] for i in sorted(found)]) if found else None
