@@ -258,8 +258,8 @@ class Fleet:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[None]:
-        """In the block, a client that was closed becomes an error of ours. One that lost its scheduler closes itself after
-        a while, and its methods then fail in ways of their own."""
+        """In the block, a client that was closed becomes an error of ours. One that lost its scheduler closes itself.
+        Its methods then fail in ways of their own."""
         try:
             yield
         except Exception as error:
