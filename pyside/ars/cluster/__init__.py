@@ -43,7 +43,7 @@ def simulator(client: Client, command: Command, **options: Any) -> Simulator:
     Parameters
     ----------
     client : distributed.Client
-        The cluster.
+        The cluster. From the event loop of an asynchronous client, call this in another thread (``asyncio.to_thread``).
     command : str, path or sequence of str
         The executable and its arguments, as the workers' machines have them. All must have the same build.
     **options
@@ -283,7 +283,9 @@ def mcmc(
     Raises
     ------
     ArsError
-        As ``posterior``, and ChainError as of ``Simulator.mcmc``.
+        As ``posterior``, and ChainError as of ``Simulator.mcmc``. ``partial`` holds the chains of finished groups.
+    RunInterrupted
+        On Ctrl-C, with the same ``partial``.
     """
     from ars.cluster.groups import chains_in_groups
 
