@@ -30,7 +30,7 @@ distributed = pytest.importorskip("distributed", reason="needs the extra cluster
 import ars.cluster  # noqa: E402
 from ars.cluster.certificates import make_certificates  # noqa: E402
 from ars.cluster.fleet import Fleet  # noqa: E402
-from ars.cluster.tasks import SentNetwork  # noqa: E402
+from ars.cluster.sent import SentNetwork  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -130,7 +130,7 @@ def test_a_network_file_is_that_of_the_client_whatever_the_nodes_have(
     assert_same(one, ars.cluster.posterior(client, nested, DATA, 100, network, **options))
 
     send = Fleet.send  # and if another one comes in its place, a worker says so
-    monkeypatch.setattr(Fleet, "send", lambda self, _: send(self, SentNetwork.of(other)))
+    monkeypatch.setattr(Fleet, "send", lambda self, *_, **__: send(self, SentNetwork.of(other)))
     with pytest.raises(ars.NetworkError, match=r"worker tcp://.*the network is another one here"):
         ars.cluster.posterior(client, nested, DATA, 100, network, **options)
 
@@ -189,7 +189,7 @@ def test_a_worker_that_is_killed_changes_no_bit(client: Any, nested: list[str]) 
 
 
 @pytest.mark.skipif(not KILLS, reason="kills workers for a while: ARS_CLUSTER=all, as make chaos sets it")
-def test_workers_that_are_killed_change_no_bit(client: Any, nested: list[str], network: Any) -> None:
+def test_workers_that_are_killed_change_no_bit(client: Any, nested: list[str], network: Any, tmp_path: Path) -> None:
     with ars.Simulator(nested, workers=2) as simulator:
         prior = simulator.prior(2000, seed=5)
         post = simulator.posterior(DATA, 1000, network=network, budget=None, seed=3)
@@ -198,6 +198,18 @@ def test_workers_that_are_killed_change_no_bit(client: Any, nested: list[str], n
     assert killer.killed == 3
     options: dict[str, Any] = {"budget": None, "seed": 3, "workers": 2, "progress": Killer(client, times=3)}
     assert_same(ars.cluster.posterior(client, nested, DATA, 1000, network, **options), post)
+    shards = [tmp_path / where for where in ("here", "there")]
+    with ars.Simulator(nested, workers=2) as simulator:
+        simulator.record(1500, shards[0], seed=1, shard_traces=700)
+    killer = Killer(client, times=2)
+    ars.cluster.record(client, nested, shards[1], 1500, seed=1, shard_traces=700, workers=2, progress=killer)
+    names = [sorted(path.name for path in where.glob("*.ars")) for where in shards]
+    assert names[0] == names[1] and len(names[0]) == 3 and killer.killed == 2
+    asked: dict[str, Any] = {"seed": 1, "groups": 3, "workers": 2, "warmup": 100}
+    chains = ars.cluster.mcmc(client, nested, DATA, 200, 6, **asked)
+    killer = Killer(client, times=2)
+    again = ars.cluster.mcmc(client, nested, DATA, 200, 6, **asked, progress=killer)
+    assert all(np.array_equal(chains[name], again[name], equal_nan=True) for name in chains) and killer.killed == 2
 
 
 def test_a_folder_on_the_client_is_resumed(client: Any, nested: list[str], tmp_path: Path) -> None:

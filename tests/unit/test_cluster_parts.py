@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,10 +24,12 @@ pytest.importorskip("distributed", reason="needs the extra cluster")
 from distributed import KilledWorker
 from distributed.comm import CommClosedError
 
-from ars.cluster import flight, tasks
+from ars.cluster import flight, simulators, tasks, watch
 from ars.cluster.chunks import Chunks, Piece
+from ars.cluster.errands import errands
 from ars.cluster.fleet import Fleet
-from ars.cluster.tasks import Executable, SentNetwork
+from ars.cluster.sent import SentNetwork, packed, unpacked
+from ars.runtime.started_files import Executable
 
 
 def chunks(*counts: int) -> Chunks:
@@ -110,13 +113,19 @@ class Nowhere:
 
     setup = Setup(("sim",))
 
+    def lease(self) -> int:
+        return 0
+
     def size(self) -> tuple[int, int]:
         return 1, 1
 
     def submit(self, *_: object) -> Doomed:
         return Doomed()
 
-    def send_again(self, _: object) -> None:
+    def errand(self, *_: object) -> Doomed:
+        return Doomed()
+
+    def send(self, *_: object, **__: object) -> None:
         pass
 
     def give_up(self, _: object) -> None:
@@ -124,32 +133,110 @@ class Nowhere:
 
 
 def test_lost_tasks_are_noted_although_the_run_then_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flight, "wait", lambda *_, **__: None)
+    monkeypatch.setattr(watch, "wait", lambda *_, **__: None)
     recorder = Recorder(100, "raise", NoProgress())
     left = Chunks([Piece(recorder, RunConfig(1, 100, RunFlag.PROPOSE_PRIOR))])
-    with pytest.raises(ars.HostLostError, match="20 tasks were lost in a row"):
-        list(flight.Flight(Nowhere(), left, None, None).outcomes(None))  # type: ignore[arg-type]
+    with pytest.raises(ars.HostLostError, match=r"20 tasks were lost in a row; .*lost with a task of \d+ traces"):
+        list(flight.Flight(Nowhere(), left, None).outcomes(None))  # type: ignore[arg-type]
     assert recorder.restarts > 20 and {each.kind for each in recorder.incidents} == {"lost_host"}
+
+
+def test_chains_and_data_sets_are_given_up_only_after_as_many_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask by itself gives a task up when four workers were lost with it."""
+    monkeypatch.setattr(watch, "wait", lambda *_, **__: None)
+    nowhere: Any = Nowhere()
+    with pytest.raises(ars.HostLostError, match=r"20 tasks were lost in a row; .*lost with a group of chains"):
+        list(errands(nowhere, len, [b"task"], None, "a group of chains"))
+
+
+def fleet_of(**client: Any) -> Fleet:
+    """On a cluster that is only its client's methods."""
+    scheduler = SimpleNamespace(address="tcp://10.0.0.9:8786")
+    client = {"status": "running", "nthreads": lambda: {"tcp://10.0.0.1:1": 1}, **client}
+    made: Any = SimpleNamespace(scheduler=scheduler, **client)
+    return Fleet(made, Setup(("sim",)))
 
 
 def test_a_scheduler_that_is_lost_in_mid_run_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(_: object) -> None:
         raise CommClosedError("Stream is closed")
 
-    def gather(_: object) -> None:
-        closed(None)
-
-    monkeypatch.setattr(flight, "wait", lambda *_, **__: None)
+    monkeypatch.setattr(watch, "wait", lambda *_, **__: None)
     monkeypatch.setattr(Doomed, "result", closed)
-    scheduler = SimpleNamespace(address="tcp://10.0.0.9:8786")
-    client: Any = SimpleNamespace(scheduler=scheduler, gather=gather, nthreads=lambda: {"tcp://10.0.0.1:1": 1})
-    fleet = Fleet(client, Setup(("sim",)))
+    fleet = fleet_of()
     monkeypatch.setattr(fleet, "submit", lambda *_: Doomed())
+    monkeypatch.setattr(fleet, "errand", lambda *_: Doomed())
     left = Chunks([Piece(Recorder(100, "raise", NoProgress()), RunConfig(1, 100, RunFlag.PROPOSE_PRIOR))])
     with pytest.raises(ars.HostLostError, match=r"the scheduler at tcp://10.0.0.9:8786 no longer answers"):
-        list(flight.Flight(fleet, left, None, None).outcomes(None))
+        list(flight.Flight(fleet, left, None).outcomes(None))
     with pytest.raises(ars.HostLostError, match=r"the scheduler at tcp://10.0.0.9:8786 no longer answers"):
-        fleet.gather(len, [], None)
+        list(errands(fleet, len, [b"task"], None, "a data set"))
+
+
+def test_a_client_that_was_closed_is_named() -> None:
+    """Its methods then find no scheduler to ask, or refuse."""
+
+    def closed(*_: object, **__: object) -> None:
+        raise AttributeError("'NoneType' object has no attribute 'ncores'")
+
+    fleet = fleet_of(status="closed", nthreads=closed, submit=closed, scatter=closed)
+    for ask in (
+        fleet.size,
+        lambda: fleet.errand(len, b"task", None),
+        lambda: fleet.send(SentNetwork(b"network", b"")),
+    ):
+        with pytest.raises(ars.HostLostError, match="the client was closed during the run, or has given up the sched"):
+            ask()
+
+
+def test_no_workers_for_too_long_ends_chains_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 10_000, 10))
+    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(watch, "wait", lambda *_, **__: None)
+    monkeypatch.setattr(Doomed, "done", lambda _: False)
+    nowhere: Any = Nowhere()
+    monkeypatch.setattr(nowhere, "size", lambda: (0, 0))
+    with pytest.raises(ars.HostLostError, match="the cluster has had no workers for 70 s"):
+        list(errands(nowhere, len, [b"task"], None, "a group of chains"))
+
+
+def test_a_network_is_sent_again_once_for_all_tasks_that_were_lost_with_it() -> None:
+    sent: list[object] = []
+
+    def scatter(network: object, **_: object) -> object:
+        sent.append(network)
+        return object()
+
+    fleet, network = fleet_of(scatter=scatter), SentNetwork(b"network", b"")
+    first = fleet.send(network)
+    assert fleet.send(network) is first and len(sent) == 1
+    again = fleet.send(network, lost=first)
+    assert again is not first and len(sent) == 2
+    assert fleet.send(network, lost=first) is again and len(sent) == 2
+    assert fleet.send(None) is None
+
+
+def test_a_network_that_nobody_is_there_to_take() -> None:
+    """Dask waits for a worker by itself, and then raises its own error, without .partial."""
+
+    def scatter(_: object, timeout: float, **__: object) -> None:
+        assert timeout == Setup(("sim",)).limits.startup_timeout
+        raise TimeoutError("No valid workers found")
+
+    with pytest.raises(ars.HostLostError, match="the cluster has had no workers for 60 s"):
+        fleet_of(scatter=scatter).send(SentNetwork(b"network", b""))
+
+
+# ---- tasks of runs that are over -------------------------------------------------------------------------------------
+
+
+def plugin_in(folder: Path) -> simulators.Simulators:
+    """On a worker that has the task "task"."""
+    (file := folder / "sim").write_bytes(b"one")
+    file.chmod(0o755)
+    plugin = simulators.Simulators("run", Setup((str(file),)), simulators.version_here(), "presence")
+    plugin.setup(SimpleNamespace(state=SimpleNamespace(tasks={"task": SimpleNamespace(state="executing")})))
+    return plugin
 
 
 def test_a_task_of_a_run_that_is_over_does_not_end_its_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,17 +245,84 @@ def test_a_task_of_a_run_that_is_over_does_not_end_its_worker(tmp_path: Path, mo
     def closed(*_: object) -> None:
         raise ars.RunInterrupted("the simulator was closed during the run")
 
-    (file := tmp_path / "sim").write_bytes(b"one")
-    file.chmod(0o755)
-    plugin = tasks.Simulators("run", Setup((str(file),)), tasks.version_here())
-    plugin.setup(None)
-    worker = SimpleNamespace(address="tcp://10.0.0.1:1", plugins={"run": plugin})
-    monkeypatch.setattr(tasks, "get_worker", lambda: worker)
+    plugin = plugin_in(tmp_path)
+    plugins = {"run": plugin}
+    worker = SimpleNamespace(address="tcp://10.0.0.1:1", plugins=plugins, get_current_task=lambda: "task")
+    monkeypatch.setattr(simulators, "get_worker", lambda: worker)
     monkeypatch.setattr(tasks, "_run", closed)
-    task = tasks.Task("run", RunConfig(1, 100, RunFlag.PROPOSE_PRIOR), None, "")
-    refused = tasks.run_task(tasks.packed(task), None)
+    task = packed(tasks.Task("run", RunConfig(1, 100, RunFlag.PROPOSE_PRIOR), None, ""))
+    refused = tasks.run_task(task, None)
     plugin.teardown(None)
-    assert isinstance(refused, tasks.Refused) and isinstance(refused.error, ars.HostLostError)
+    assert isinstance(refused, simulators.Refused) and isinstance(refused.error, ars.HostLostError)
+    assert refused.error.args == ("the simulator was closed during the run",)
+    plugins.clear()
+    refused = tasks.run_task(task, None)
+    assert isinstance(refused, simulators.Refused) and isinstance(refused.error, ars.HostLostError)
+
+
+def test_a_task_that_waited_for_another_one_starts_nothing_after_the_end(tmp_path: Path) -> None:
+    """Of a worker with two threads: its simulator would belong to nobody."""
+    plugin = plugin_in(tmp_path)
+    with plugin.exclusively("task") as processes:
+        plugin.teardown(None)
+    with pytest.raises(ars.RunInterrupted, match="the run is over"), plugin.exclusively("task"):
+        raise AssertionError("it has begun")
+    assert not processes.running
+
+
+@pytest.mark.parametrize("state", [None, "cancelled"])
+def test_a_task_that_was_given_up_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: Any) -> None:
+    """Dask lets it run to its end, which may be hours away."""
+    monkeypatch.setattr(simulators, "_LOOK", 0.001)
+    plugin = plugin_in(tmp_path)
+    there = plugin._worker.state.tasks
+    with plugin.exclusively("task") as processes:
+        lease = processes.lease()
+        if state is None:
+            there.clear()
+        else:
+            there["task"].state = state
+        while processes.lease() == lease:  # nobody has closed it
+            time.sleep(0.001)
+    with pytest.raises(ars.RunInterrupted, match="the run is over"), plugin.exclusively("task"):
+        raise AssertionError("it has begun")
+    plugin.teardown(None)
+
+
+@pytest.mark.parametrize("client_is_there", [True, False])
+def test_a_simulator_whose_client_is_gone_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, client_is_there: bool
+) -> None:
+    """A client that was killed has closed nothing."""
+    asked: list[object] = []
+
+    def ask(*_: object, keys: list[str], **__: object) -> dict[str, str | None]:
+        asked.append(keys)
+        return {"presence": "memory" if client_is_there else None}
+
+    monkeypatch.setattr(simulators, "_LOOK", 0.001)
+    monkeypatch.setattr(simulators, "_QUIET", 0.001)
+    monkeypatch.setattr(simulators, "sync", ask)
+    plugin = plugin_in(tmp_path)
+    plugin._worker.loop, plugin._worker.scheduler = None, SimpleNamespace(get_task_status=None)
+    with plugin.exclusively("task") as processes:
+        assert not asked  # it has something to do
+    while len(asked) < 2 and plugin._processes is not None:
+        time.sleep(0.001)
+    assert asked[0] == ["presence"]
+    assert plugin._processes is (processes if client_is_there else None)
+    with plugin.exclusively("task") as again:  # a task can come all the same
+        assert (again is processes) == client_is_there
+    plugin.teardown(None)
+
+
+def test_what_cannot_be_sent_is_named(tmp_path: Path) -> None:
+    with (
+        (tmp_path / "file").open("w") as file,
+        pytest.raises(ars.ArsError, match=r"the proposals cannot be sent .*not opened"),
+    ):
+        packed({"x": lambda t: file.write(str(t))}, "the proposals")
+    assert unpacked(packed({"x": lambda t: t + 1}))["x"](1) == 2
 
 
 # ---- what a worker checks --------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from ars.cli.options import (
 from ars.cli.report_words import add_report, command_of
 from ars.display.screen import on_screen, print_table, print_text
 from ars.mcmc.options import CHAINS
+from ars.progress import make_progress
 from ars.store.saved import check_netcdf
 
 if TYPE_CHECKING:
@@ -106,7 +107,15 @@ def _chains(arguments: argparse.Namespace, data: dict[str, Any]) -> Chains:
                 options["blocks"] = [block.split(",") for block in arguments.block]
                 options["on_failure"] = arguments.on_failure
                 return chains_in_groups(
-                    sim, data, arguments.steps, arguments.chains, network, arguments.seed, None, options
+                    sim,
+                    data,
+                    arguments.steps,
+                    arguments.chains,
+                    network,
+                    arguments.seed,
+                    None,
+                    options,
+                    make_progress(not arguments.quiet),
                 )
             return sim.mcmc(
                 data,

@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from ars.posterior import Posterior, Traces
+from ars.progress import make_progress
 from ars.simulator import Simulator
 from ars.store.shards import Recording
 
 try:
+    from distributed import Client
+
     from ars.cluster.fleet import Fleet
     from ars.cluster.runs import ClusterRuns
 except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] not in ("dask", "distributed"):
+    if (error.name or "").partition(".")[0] not in ("cloudpickle", "dask", "distributed"):
         raise
     raise ImportError(f"ars.cluster needs {error.name}: pip install 'libars[cluster]'", name=error.name) from error
 
 if TYPE_CHECKING:
-    from distributed import Client
-
     from ars.mcmc.chains import Chains
     from ars.network.facade import Network
 
@@ -42,7 +43,7 @@ def simulator(client: Client, command: Command, **options: Any) -> Simulator:
     Parameters
     ----------
     client : distributed.Client
-        The cluster.
+        The cluster. From the event loop of an asynchronous client, call this in another thread (``asyncio.to_thread``).
     command : str, path or sequence of str
         The executable and its arguments, as the workers' machines have them. All must have the same build.
     **options
@@ -59,10 +60,24 @@ def simulator(client: Client, command: Command, **options: Any) -> Simulator:
     TypeError, ValueError
         If an argument cannot be used. The message names it.
     """
+    _check_client(client)
     made = Simulator(command, **options)
     fleet = Fleet(client, made._processes.setup)
     made._use(fleet, ClusterRuns(fleet))
     return made
+
+
+def _check_client(client: object) -> None:
+    """What a client must be for calls that return results."""
+    if not isinstance(client, Client):
+        raise TypeError(f"client must be a distributed.Client, such as Client('scheduler:8786'), not {client!r}")
+    if client.asynchronous:
+        raise ValueError(
+            "the client is asynchronous, and this is its event loop: call ars.cluster from another thread, as in "
+            "await asyncio.to_thread(ars.cluster.posterior, client, ...)"
+        )
+    if client.status != "running":
+        raise ValueError(f"the client is {client.status}: make a new one")
 
 
 def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -268,13 +283,16 @@ def mcmc(
     Raises
     ------
     ArsError
-        As ``posterior``, and ChainError as of ``Simulator.mcmc``.
+        As ``posterior``, and ChainError as of ``Simulator.mcmc``. ``partial`` holds the chains of finished groups.
+    RunInterrupted
+        On Ctrl-C, with the same ``partial``.
     """
     from ars.cluster.groups import chains_in_groups
 
     mine, rest = _split(options)
+    shown = make_progress(rest.pop("progress", None))
     with simulator(client, command, **mine) as over:
-        return chains_in_groups(over, observe, steps, chains, _loaded(network), seed, groups, rest)
+        return chains_in_groups(over, observe, steps, chains, _loaded(network), seed, groups, rest, shown)
 
 
 def _loaded(network: Network | str | os.PathLike[str] | None) -> Network | None:

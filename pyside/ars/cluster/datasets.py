@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from distributed import Client, Future, as_completed, get_worker
+from typing import TYPE_CHECKING, Any
 
 from ars.calibration.dataset import DataSet, Record, infer_dataset
-from ars.cluster.tasks import Refused, SentNetwork, Simulators, ended, worker_name
-from ars.errors import ArsError, RunInterrupted
+from ars.cluster.errands import errands
+from ars.cluster.sent import SentNetwork, packed
+from ars.cluster.simulators import Refused, Simulators, on_worker
+from ars.runtime.processes import Processes
 from ars.simulator import Simulator
+
+if TYPE_CHECKING:
+    from ars.cluster.fleet import Fleet
+    from ars.network.facade import Network
 
 __all__ = ["infer_on_workers"]
 
@@ -29,25 +33,16 @@ class _Task:
 
 
 def infer_on_workers(
-    client: Client,
-    plugin: str,
-    executable: str,
-    left: Sequence[DataSet],
-    sent: SentNetwork | None,
-    there: Future | None,
-    options: Mapping[str, Any],
-    weighting: str | None,
+    fleet: Fleet, left: Sequence[DataSet], network: Network | None, options: Mapping[str, Any], weighting: str | None
 ) -> Iterator[Record]:
     """Records in the order in which workers finish them.
 
     Parameters
     ----------
-    client : distributed.Client
-    plugin, executable : str
-        Name of the plugin that keeps the simulators, and the digest of the executable that workers must have.
+    fleet : Fleet
+        Ready.
     left : sequence of DataSet
-    sent, there : SentNetwork or None, Future or None
-        The network, and where it is in the cluster's memory.
+    network : Network or None
     options : mapping
         Arguments of ``Simulator.posterior``.
     weighting : str or None
@@ -57,32 +52,21 @@ def infer_on_workers(
     ArsError
         If a worker cannot run the simulator. The message names the worker.
     """
+    sent = None if network is None else SentNetwork.of(network)
     digest = "" if sent is None else sent.digest
-    tasks = [_Task(plugin, data, options, weighting, digest, executable) for data in left]
-    futures = [client.submit(_run, task, there, pure=False) for task in tasks]
-    try:
-        for done in as_completed(futures):
-            found = done.result()
-            if isinstance(found, Refused):
-                raise found.named()
-            yield found
-    finally:
-        client.cancel([each for each in futures if not each.done()])
+    tasks = [
+        packed(_Task(fleet.name, data, dict(options), weighting, digest, fleet.executable), "the proposals")
+        for data in left
+    ]
+    for _, record in errands(fleet, _run, tasks, sent, "a data set"):
+        yield record
 
 
-def _run(task: _Task, network: SentNetwork | None) -> Record | Refused:
-    worker = get_worker()
-    plugin: Simulators = worker.plugins[task.plugin]
-    if (refused := plugin.unfit(worker_name(worker), task.executable)) is not None:
-        return refused
-    with plugin.exclusively() as processes:
-        try:
-            simulator = Simulator(processes.setup.command)
-            simulator._use(processes)
-            proposes = plugin.network(task.network, network) if task.network else None
-            return infer_dataset(simulator, task.data, proposes, task.options, task.weighting)
-        except ArsError as error:
-            error.partial = None
-            return Refused(worker_name(worker), error)
-        except RunInterrupted as interrupt:
-            return Refused(worker_name(worker), ended(interrupt))
+def _run(data: bytes, network: SentNetwork | None) -> Record | Refused:
+    def infer(task: _Task, plugin: Simulators, processes: Processes) -> Record:
+        simulator = Simulator(processes.setup.command)
+        simulator._use(processes)
+        proposes = plugin.network(task.network, network) if task.network else None
+        return infer_dataset(simulator, task.data, proposes, task.options, task.weighting)
+
+    return on_worker(data, infer)

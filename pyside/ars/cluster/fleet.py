@@ -13,16 +13,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from distributed import Client, Future, KilledWorker
-from distributed.client import FutureCancelledError, FuturesCancelledError
-from distributed.comm import CommClosedError
+from distributed import Client, Future
 
 from ars.cluster.chunks import Chunks, Piece
+from ars.cluster.errands import errands
 from ars.cluster.flight import Flight
+from ars.cluster.sent import SentNetwork, packed
 from ars.cluster.shipped import recipe_of, remember
-from ars.cluster.tasks import Outcome, SentNetwork, Simulators, Task, packed, run_task, version_here
+from ars.cluster.simulators import Simulators, executable_here, version_here
+from ars.cluster.tasks import Outcome, Task, run_task
 from ars.columns import Site
 from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
 from ars.proposers import Proposer
@@ -41,12 +42,24 @@ __all__ = ["Fleet"]
 
 _ATTEMPTS: Final = 5  # to reach all workers
 _PAUSE: Final = 2.0  # seconds between two of them
+_CLOSE_WITHIN: Final = 15.0  # seconds that a run has to stop when another thread closes the simulator
 
 
 class _Files:
     """What ``Runs`` asks of the files that the processes were started from."""
 
     build = ""  # a digest of the code that runs, once a worker has said it
+
+
+class _Question(NamedTuple):
+    """A task for ``executable_here``."""
+
+    plugin: str
+    executable: str = ""  # any
+
+
+def _present() -> None:
+    """A task whose result is wanted as long as the client is there."""
 
 
 class Fleet:
@@ -59,7 +72,9 @@ class Fleet:
         self._address = client.scheduler.address  # a client that has lost its scheduler does not know it
         self.name = f"ars-{secrets.token_hex(6)}"
         self._installed = False
+        self._presence: Future | None = None
         self._busy = threading.Lock()
+        self._thread: int | None = None  # that holds it
         self._closings = 0
         self._sites = SiteNumbers()
         self.executable = ""  # digest that every worker must have
@@ -96,12 +111,16 @@ class Fleet:
                 f"the cluster at {self._address} has no workers after {seconds:g} s: start some with "
                 "dask worker, or wait longer with startup_timeout="
             ) from None
-        self._install()
+        presence = f"{self.name}-client"
+        self._presence = self._client.submit(_present, pure=False, key=presence)
+        self._install(Simulators(self.name, self.setup, version_here(), presence))
         self._installed = True
+        if not self.executable:
+            question = packed(_Question(self.name))
+            [(_, self.executable)] = errands(self, executable_here, [question], None, "a question about its executable")
 
-    def _install(self) -> None:
+    def _install(self, plugin: Simulators) -> None:
         """Sends the plugin. A worker lost a moment ago may still be on the scheduler's list: try again then."""
-        plugin = Simulators(self.name, self.setup, version_here())
         for attempt in range(_ATTEMPTS):
             try:
                 self._client.register_plugin(plugin, name=self.name)
@@ -119,12 +138,16 @@ class Fleet:
     def exclusively(self, lease: int | None = None) -> Iterator[None]:
         """For one thread at a time."""
         if not self._busy.acquire(blocking=False):
-            raise RuntimeError("this simulator is in the middle of a run")
+            raise RuntimeError(
+                "this simulator is in the middle of a run; use another ars.cluster.simulator for one at the same time"
+            )
+        self._thread = threading.get_ident()
         try:
             if lease is not None and lease != self._closings:
                 raise RunInterrupted("the simulator was closed")
             yield
         finally:
+            self._thread = None
             self._busy.release()
 
     def identity(self, lease: int | None = None) -> dict[str, Any]:  # noqa: ARG002
@@ -143,13 +166,20 @@ class Fleet:
         yield
 
     def close(self) -> None:
-        """Ends the simulators on all workers."""
+        """Ends the simulators on all workers. Any thread may call this: a run in another one is interrupted."""
         self._closings += 1
-        if self._installed:
-            self._installed = False
-            self._networks.clear()
-            with contextlib.suppress(Exception):  # a cluster that is gone has no simulators
-                self._client.unregister_worker_plugin(self.name)
+        mine = self._thread == threading.get_ident()  # called by the progress, say, of the run that it is to end
+        waited = not mine and self._busy.acquire(timeout=_CLOSE_WITHIN)
+        try:
+            if self._installed:
+                self._installed = False
+                self._networks.clear()
+                with contextlib.suppress(Exception):  # a cluster that is gone has no simulators
+                    self._client.unregister_worker_plugin(self.name)
+                self._presence = None
+        finally:
+            if waited:
+                self._busy.release()
 
     # ---- runs --------------------------------------------------------------------------------------------------------
 
@@ -172,10 +202,10 @@ class Fleet:
             Piece(recorder, part) for config, recorder in runs if not recorder.stopped for part in recorder.left(config)
         ]
         if pieces:
-            self.ready()
-            shipped = recipe_of(proposer)
-            flight = Flight(self, Chunks(pieces), shipped, self._network(shipped))
+            flight: Flight | None = None
             try:
+                self.ready()
+                flight = Flight(self, Chunks(pieces), recipe_of(proposer))
                 for recorder, outcome in flight.outcomes(stop):
                     self._take(outcome, proposer, recorder)
                     while waiting and waiting[0].complete and not waiting[0].stopped:
@@ -187,12 +217,12 @@ class Fleet:
                     raise
                 raise RunInterrupted("the run was interrupted; .partial holds the finished traces") from interrupt
             finally:
-                flight.cancel()
+                if flight is not None:
+                    flight.cancel()
         yield from waiting
 
     def _take(self, outcome: Outcome, proposer: Proposer, recorder: Recorder) -> None:
         """Hands on what a task brought."""
-        self.executable = self.executable or outcome.executable
         self.files.build = self.files.build or outcome.build
         self._sites.adopt(outcome.sites)
         remember(proposer, outcome.asked)
@@ -205,65 +235,40 @@ class Fleet:
         said = "\n".join(dict.fromkeys(outcome.stderr.values()))
         recorder.take(columns, lambda: numbers.sites, lambda: said)
 
-    def _network(self, shipped: Shipped | None) -> Future | None:
-        """The network in the cluster's memory, sent once."""
-        if shipped is None or shipped.network is None:
-            return None
-        return self.send(shipped.network)
-
-    def send(self, network: SentNetwork) -> Future:
-        """A network in the cluster's memory: sent once, and the last one alone is kept."""
-        if network.digest not in self._networks:
-            self._networks = {network.digest: self._client.scatter(network, hash=False)}
-        return self._networks[network.digest]
-
-    def send_again(self, shipped: Shipped | None) -> Future | None:
-        """The network, sent anew."""
-        self._networks.clear()
-        return self._network(shipped)
-
-    def gather(self, function: Callable[..., Any], tasks: Sequence[Any], network: Future | None) -> list[Any]:
-        """One task each for ``function(task, network)``, all at once; Ctrl-C gives them up."""
-        futures = [self._client.submit(function, task, network, pure=False) for task in tasks]
-        try:
-            with self._losses_named():
-                return list(self._client.gather(futures))
-        finally:
-            self.give_up([each for each in futures if not each.done()])
-
     def records(
         self, left: Sequence[DataSet], network: Network | None, options: Mapping[str, Any], weighting: str | None
     ) -> Iterator[Record]:
         """Data sets of a calibration, each inferred by one worker; in the order in which they finish."""
         from ars.cluster.datasets import infer_on_workers
 
-        self.ready()
-        sent = None if network is None else SentNetwork.of(network)
-        there = None if sent is None else self.send(sent)
-        with self._losses_named():
-            yield from infer_on_workers(
-                self._client, self.name, self.executable, left, sent, there, dict(options), weighting
-            )
+        with self.exclusively():
+            self.ready()
+            yield from infer_on_workers(self, left, network, options, weighting)
 
     # ---- the cluster -------------------------------------------------------------------------------------------------
 
     def size(self) -> tuple[int, int]:
         """Workers, and the threads of all of them."""
         try:
-            threads = self._client.nthreads()
-        except (OSError, TimeoutError) as error:
+            with self._open():
+                threads = self._client.nthreads()
+        except OSError as error:
             raise self.gone(error) from error
         return len(threads), sum(threads.values())
 
     @contextlib.contextmanager
-    def _losses_named(self) -> Iterator[None]:
-        """In the block, lost workers and a lost scheduler become errors of ours."""
+    def _open(self) -> Iterator[None]:
+        """In the block, a client that was closed becomes an error of ours. One that lost its scheduler closes itself.
+        Its methods then fail in ways of their own."""
         try:
             yield
-        except (KilledWorker, FutureCancelledError, FuturesCancelledError) as error:
-            raise HostLostError(f"a worker was lost repeatedly: {error}") from error
-        except CommClosedError as error:
-            raise self.gone(error) from error
+        except Exception as error:
+            if self._client.status not in ("closing", "closed"):
+                raise
+            raise HostLostError(
+                f"the client was closed during the run, or has given up the scheduler at {self._address}; .partial "
+                "holds the finished traces"
+            ) from error
 
     def gone(self, error: Exception) -> HostLostError:
         """The error that there is no connection to the scheduler any more."""
@@ -278,5 +283,59 @@ class Fleet:
     def submit(self, config: RunConfig, shipped: Shipped | None, network: Future | None) -> Future:
         """Sends a task."""
         recipe = None if shipped is None else shipped.recipe
-        task = packed(Task(self.name, config, recipe, self.executable))
-        return self._client.submit(run_task, task, network, pure=False, key=f"{self.name}-{secrets.token_hex(8)}")
+        return self.errand(run_task, packed(Task(self.name, config, recipe, self.executable), "the proposals"), network)
+
+    def errand(self, function: Callable[..., Any], task: bytes, network: Future | None) -> Future:
+        """Sends a task for ``function(task, network)``."""
+        key = f"{self.name}-{secrets.token_hex(8)}"
+        with self._open():
+            return self._client.submit(function, task, network, pure=False, key=key)
+
+    @contextlib.contextmanager
+    def told(self, topic: str, hear: Callable[[Any], object]) -> Iterator[None]:
+        """In the block, what workers say of this topic is given to ``hear``, in the client's own thread."""
+        self._client.subscribe_topic(topic, lambda event: hear(event[1]))
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):  # of a client that has lost its scheduler
+                self._client.unsubscribe_topic(topic)
+
+    # ---- networks ----------------------------------------------------------------------------------------------------
+
+    def send(self, network: SentNetwork | None, lost: Future | None = None) -> Future | None:
+        """A network in the cluster's memory: sent once, and the last one alone is kept.
+
+        Parameters
+        ----------
+        network : SentNetwork or None
+            None: there is none to send.
+        lost : Future, optional
+            Where it was. It was lost there, and is sent again (default: it is not lost).
+
+        Raises
+        ------
+        HostLostError
+            If there is no worker to send it to, or no scheduler.
+        """
+        if network is None:
+            return None
+        if self._networks.get(network.digest) in (None, lost):
+            self._networks = {network.digest: self._scattered(network)}
+        return self._networks[network.digest]
+
+    def _scattered(self, network: SentNetwork) -> Future:
+        seconds = self.setup.limits.startup_timeout
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self._open():
+                    return self._client.scatter(network, hash=False, timeout=seconds)
+            except TimeoutError:
+                raise HostLostError(
+                    f"the cluster has had no workers for {seconds:g} s; .partial holds the finished traces"
+                ) from None
+            except OSError as error:  # the worker that it was for is lost, or the scheduler
+                if attempt == _ATTEMPTS - 1:
+                    raise self.gone(error) from error
+                time.sleep(_PAUSE)
+        raise AssertionError("the last attempt returns or raises")

@@ -6,9 +6,12 @@ a seed of its own.
 
 from __future__ import annotations
 
+import contextlib
+import secrets
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,21 +19,27 @@ import numpy.typing as npt
 from distributed import get_worker
 
 from ars.arguments import integer, observed_arrays, seed_or_random
+from ars.cluster.errands import errands
 from ars.cluster.fleet import Fleet
-from ars.cluster.tasks import Refused, SentNetwork, Simulators, ended, worker_name
+from ars.cluster.sent import SentNetwork, packed
+from ars.cluster.simulators import Refused, Simulators, on_worker
 from ars.errors import ArsError, RunInterrupted
 from ars.failures import Failures
 from ars.mcmc.chains import Acceptance, Chains
 from ars.mcmc.options import CHAINS, ChainOptions
 from ars.mcmc.sampler import run_chains
-from ars.progress import NoProgress
+from ars.progress import Progress
 from ars.runs import Runs
+from ars.runtime.processes import Processes
 
 if TYPE_CHECKING:
     from ars.network.facade import Network
     from ars.simulator import Simulator
 
 __all__ = ["chains_in_groups", "joined"]
+
+_LEAST_CHAINS: Final = 2  # of a group
+_TELL: Final = 1.0  # seconds between two reports of a group's progress
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,8 @@ class _Group:
     network: str  # digest; "" if there is none
     seed: int
     executable: str
+    topic: str  # of the cluster's events: the group's progress is told there
+    number: int
 
 
 def chains_in_groups(
@@ -53,57 +64,94 @@ def chains_in_groups(
     seed: int | None,
     groups: int | None,
     options: Mapping[str, Any],
+    progress: Progress,
 ) -> Chains:
     """See ``ars.cluster.mcmc``."""
     fleet = over._processes
     assert isinstance(fleet, Fleet)
-    asked = ChainOptions(observed_arrays(observe), steps, CHAINS if chains is None else chains, None, **options)
-    fleet.ready()
-    most = max(asked.chains // _LEAST_CHAINS, 1)
-    count = min(fleet.size()[1], most) if groups is None else integer("groups", groups, 1, asked.chains)
-    sizes = [len(part) for part in np.array_split(np.arange(asked.chains), count)]
-    seeds = np.random.SeedSequence(seed_or_random(seed)).generate_state(count, np.uint64).tolist()
-    sent = None if network is None else SentNetwork.of(network)
-    there = None if sent is None else fleet.send(sent)
-    tasks = [
-        _Group(
-            fleet.name,
-            ChainOptions(asked.data, steps, size, None, **options),
-            "" if sent is None else sent.digest,
-            seed_of_group,
-            fleet.executable,
-        )
-        for size, seed_of_group in zip(sizes, seeds, strict=True)
-    ]
-    found = fleet.gather(_run_group, tasks, there)
-    for each in found:
-        if isinstance(each, Refused):
-            raise each.named()
-    return joined(found)
+    if unknown := options.keys() - ChainOptions.__dataclass_fields__.keys():
+        raise TypeError(f"ars.cluster.mcmc() got an unexpected keyword argument {min(unknown)!r}")
+    asked = ChainOptions(observed_arrays(observe), steps, CHAINS if chains is None else chains, network, **options)
+    with contextlib.closing(progress), fleet.exclusively(fleet.lease()):
+        fleet.ready()
+        most = max(asked.chains // _LEAST_CHAINS, 1)
+        count = min(fleet.size()[1], most) if groups is None else integer("groups", groups, 1, asked.chains)
+        sizes = [len(part) for part in np.array_split(np.arange(asked.chains), count)]
+        seeds = np.random.SeedSequence(seed_or_random(seed)).generate_state(count, np.uint64).tolist()
+        sent = None if network is None else SentNetwork.of(network)
+        topic = f"{fleet.name}-chains-{secrets.token_hex(4)}"
+        tasks = [
+            packed(
+                _Group(
+                    fleet.name,
+                    replace(asked, chains=size, network=None),
+                    "" if sent is None else sent.digest,
+                    seed_of_group,
+                    fleet.executable,
+                    topic,
+                    i,
+                ),
+                "the proposals",
+            )
+            for i, (size, seed_of_group) in enumerate(zip(sizes, seeds, strict=True))
+        ]
+        return joined(_all_groups(fleet, tasks, sent, topic, progress, asked))
 
 
-_LEAST_CHAINS: Final = 2  # of a group
+def _all_groups(
+    fleet: Fleet, tasks: Sequence[bytes], sent: SentNetwork | None, topic: str, progress: Progress, asked: ChainOptions
+) -> list[Chains]:
+    """What the groups gave, in their order. Whatever ends it early carries those that were done as ``partial``."""
+    steps = asked.warmup_steps + asked.steps
+    total = steps * asked.chains
+    done: dict[int, int] = {}  # group -> steps of all its chains
+    found: dict[int, Chains] = {}
+    try:
+        with fleet.told(topic, lambda told: done.update({told[0]: max(told[1], done.get(told[0], 0))})):
+            tick = lambda: progress.update(sum(done.values()), total)  # noqa: E731
+            for i, chains in errands(fleet, _run_group, tasks, sent, "a group of chains", tick):
+                found[i] = chains
+                done[i] = steps * chains.shape[0]
+        progress.update(total, total)
+    except (ArsError, KeyboardInterrupt) as error:
+        partial = joined([found[i] for i in sorted(found)]) if found else None
+        if isinstance(error, ArsError | RunInterrupted):
+            error.partial = partial
+            raise
+        interrupted = RunInterrupted("interrupted; .partial holds the chains of the groups that were done")
+        interrupted.partial = partial
+        raise interrupted from error
+    return [found[i] for i in range(len(tasks))]
 
 
-def _run_group(task: _Group, network: SentNetwork | None) -> Chains | Refused:
+class _Told:
+    """The progress of a group, told to the client now and then."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell = tell
+        self._next = 0.0
+
+    def update(self, done: int, total: int) -> None:
+        del total
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _TELL
+            self._tell(done)
+
+    def close(self) -> None:
+        """The result says that it is over."""
+
+
+def _run_group(data: bytes, network: SentNetwork | None) -> Chains | Refused:
     """Run a group of chains on this worker."""
-    worker = get_worker()
-    plugin: Simulators = worker.plugins[task.plugin]
-    if (refused := plugin.unfit(worker_name(worker), task.executable)) is not None:
-        return refused
-    with plugin.exclusively() as processes:
-        try:
-            asked = task.asked
-            if task.network:
-                options = {name: getattr(asked, name) for name in ChainOptions.__dataclass_fields__}
-                asked = ChainOptions(**{**options, "network": plugin.network(task.network, network)})
-            runs = Runs(processes)
-            return run_chains(runs, asked, task.seed, runs.lease(), NoProgress())
-        except ArsError as error:
-            error.partial = None
-            return Refused(worker_name(worker), error)
-        except RunInterrupted as interrupt:
-            return Refused(worker_name(worker), ended(interrupt))
+
+    def run(task: _Group, plugin: Simulators, processes: Processes) -> Chains:
+        asked = replace(task.asked, network=plugin.network(task.network, network)) if task.network else task.asked
+        runs = Runs(processes)
+        told = _Told(lambda done: get_worker().log_event(task.topic, (task.number, done)))
+        return run_chains(runs, asked, task.seed, runs.lease(), told)
+
+    return on_worker(data, run)
 
 
 def joined(parts: Sequence[Chains]) -> Chains:

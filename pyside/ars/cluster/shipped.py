@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ars.cluster.tasks import Recipe, SentNetwork
+from ars.cluster.sent import SentNetwork
+from ars.cluster.tasks import Recipe
 from ars.columns import Columns, Site
 from ars.errors import ArsError
 from ars.inference.options import PosteriorOptions
@@ -54,7 +55,10 @@ def recipe_of(proposer: Proposer) -> Shipped | None:
         return inner
     if isinstance(inner, PriorProposer) or not inner.asks:
         return None
-    raise ArsError(f"{type(inner).__name__} cannot be sent to the workers of a cluster")
+    raise ArsError(
+        "a cluster runs traces of the prior, of posteriors and of recordings. Chains need ars.cluster.mcmc; checks and "
+        "predictions need an ars.Simulator on this machine"
+    )
 
 
 def remember(proposer: Proposer, asked: Collection[str]) -> None:

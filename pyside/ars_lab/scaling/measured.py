@@ -178,7 +178,7 @@ def _task_sizes(command: list[str], traces: int) -> tuple[Boundary, float]:
     with ars.Simulator(command, workers=2) as sim:
         found = sim.prior(traces, seed=1)
         config = sim._processes.setup.run_config(1, traces, RunFlag.PROPOSE_PRIOR)
-    outcome = Outcome(Columns(*found.columns), found.sites, frozenset(), None, {}, [], 1.0, "0" * 64, "0" * 64)
+    outcome = Outcome(Columns(*found.columns), found.sites, frozenset(), None, {}, [], 1.0, "0" * 64)
     task = Task("ars-0", config, None, "0" * 64)
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(outcome, protocol=5, buffer_callback=buffers.append)
