@@ -21,7 +21,7 @@ _WIDTH: Final = 360.0
 _WIDE: Final = 860.0
 _RIGHT, _TOP, _BOTTOM = 14.0, 10.0, 40.0
 _LEGEND: Final = 18.0  # height of one line of the legend
-_LETTER: Final = 7.0  # width of a letter, about
+_LETTER: Final = 7.6  # width of a letter, about
 _LONGEST: Final = 9  # letters that a number at an axis may have
 
 
@@ -322,6 +322,7 @@ def chart(
     x_limits: tuple[float, float] | None = None,
     y_limits: tuple[float, float] | None = None,
     whole_x: bool = False,
+    whole_y: bool = False,
     hide_y: bool = False,
     height: float = 220.0,
     wide: bool = False,
@@ -340,7 +341,7 @@ def chart(
         Logarithmic axes (default: False).
     x_limits, y_limits : tuple of float, optional
         Ends of the axes (default: those of the layers). Values beyond are drawn at the ends.
-    whole_x : bool
+    whole_x, whole_y : bool
         Mark whole numbers alone (default: False).
     hide_y : bool
         Leave out the numbers of the y axis (default: False).
@@ -359,7 +360,7 @@ def chart(
     low, high = y_limits or _extent((each for layer in layers for each in _upward(layer)), log=log_y)
     if y_limits is None and not log_y:
         low, high = low - (0.04 * (high - low) if low != 0.0 else 0.0), high + 0.04 * (high - low)
-    rough = _Scale(low, high, 0.0, 1.0, log=log_y)
+    rough = _Scale(low, high, 0.0, 1.0, log=log_y, whole=whole_y)
     widest = 0 if hide_y else max(map(len, rough.labels()), default=0)
     y_label = y_label if hide_y else rough.name(y_label)
     left = 16.0 + _LETTER * widest + (18.0 if y_label else 0.0)
@@ -368,7 +369,7 @@ def chart(
     x = _Scale(*ends, left, width - _RIGHT, log=log_x, whole=whole_x)
     x_label = x.name(x_label)
     bottom = height - (_BOTTOM if x_label else _BOTTOM - 16.0)
-    y = _Scale(low, high, bottom, _TOP + taken, log=log_y)
+    y = _Scale(low, high, bottom, _TOP + taken, log=log_y, whole=whole_y)
     parts = [f'<svg class="chart" role="img" viewBox="0 0 {width:g} {height:g}"><title>{escape(alt)}</title>']
     parts += [*_grid(x, y, hide_y=hide_y)]
     for layer in layers:
