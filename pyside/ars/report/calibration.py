@@ -28,6 +28,7 @@ from ars.report.page import (
     Table,
     Text,
     Verdict,
+    minus,
     number_cell,
 )
 from ars.report.run import settings_table, versions
@@ -66,7 +67,7 @@ def calibration_page(found: Calibration, *, command: str = "") -> Page:
 
 def _efficiency(found: Calibration) -> Section:
     e = found.efficiency
-    k = "unknown" if math.isnan(e.median_k) else f"{e.median_k:.2f}"
+    k = "unknown" if math.isnan(e.median_k) else minus(f"{e.median_k:.2f}")
     facts = [
         Fact("Median sample efficiency", f"{e.median:.1%}", f"5% to 95% of data sets: {e.low:.1%} to {e.high:.1%}"),
         Fact("Median ESS", f"{e.median_ess:,.0f}", f"of {found.about.get('traces', 0):,} traces"),

@@ -86,15 +86,17 @@ def _values(chains: Chains, rows: tuple[Row, ...], truth: Mapping[str, float]) -
     cells = []
     for row in rows:
         quantiles = [number_cell(each, ".5g") for each in (row.q05, row.q50, row.q95)]
-        some = not row.always_there  # then there is nothing to judge
-        sizes = [number_cell(each, ",.0f", _level(some or each >= LEAST_ESS)) for each in (row.ess_bulk, row.ess_tail)]
+        unjudged = not row.always_there
+        sizes = [
+            number_cell(each, ",.0f", _level(unjudged or each >= LEAST_ESS)) for each in (row.ess_bulk, row.ess_tail)
+        ]
         cells.append(
             [
                 Cell(row.name, code=True),
                 estimate_cell(row.mean, row.mcse),
                 *quantiles,
                 *sizes,
-                number_cell(row.rhat, ".3f", _level(some or row.rhat <= LARGEST_RHAT)),
+                number_cell(row.rhat, ".3f", _level(unjudged or row.rhat <= LARGEST_RHAT)),
             ]
         )
     drawn = dict(chains.elements())
