@@ -28,7 +28,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "ext", "figures"]
 source_suffix = {".md": "markdown"}
-language = "en_GB"
+language = "en"  # Sphinx's search ends with an error where the language is en_GB
 
 # A reference that leads nowhere fails the build. Those to other projects are not looked up: no network is needed.
 nitpicky = True
@@ -68,6 +68,7 @@ html_logo = "figures/logo.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
+html_show_search_summary = False  # it fetches pages, which browsers refuse for files
 html_last_updated_fmt = None  # the same input gives the same pages
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0b5c9e", "color-brand-content": "#0b5c9e"},

@@ -9,6 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.util.typing import ExtensionMetadata
 
 from ars.cli import _parser
+from ars.cli.options import Help
 
 PLACE = "<!-- commands -->"
 WIDTH = 88
@@ -21,7 +22,7 @@ def subparsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.
 
 
 def narrow(prog: str) -> argparse.HelpFormatter:
-    return argparse.HelpFormatter(prog, width=WIDTH)
+    return Help(prog, width=WIDTH)
 
 
 def help_of(parser: argparse.ArgumentParser) -> str:

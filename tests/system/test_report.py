@@ -89,6 +89,10 @@ def test_chains_have_a_report(
     sim.mcmc({"y": 0.5}, steps=60, chains=4, seed=1).report(tmp_path / "a.html", truth={"mu": 0.4})
     text = (tmp_path / "a.html").read_text()
     assert "Do not trust these draws yet" in text and "R-hat" in text and "chain 3" in text
+    said = re.search(r'id="verdict".*?<p>(.*?)</p>', text, re.DOTALL)
+    assert said is not None and said[1].endswith("or more.")
+    for size in re.findall(r'class="number bad" data-sort="([0-9.]+)">[0-9,]+</td>', text):
+        assert float(size) < 400  # only what is too small is red
     assert "<h1>Markov chains of gaussian</h1>" in text
     assert f"4 chains of 60 draws of <code>{csim('gaussian')}</code>" in text
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -215,3 +218,26 @@ def test_a_report_in_a_browser(browser: Browser, report: Path, subtests: pytest.
     for name, check in checks.items():
         with subtests.test(name):
             check(browser, report)
+
+
+def test_the_search_of_the_site_works_from_files(browser: Browser, tmp_path: Path) -> None:
+    """With the settings of the documentation, on two pages: they are found, and nothing is fetched."""
+    pytest.importorskip("furo")
+    source, site = tmp_path / "source", tmp_path / "site"
+    source.mkdir()
+    (source / "index.md").write_text("# One\n\nA zebra.\n\n```{toctree}\nsecond\n```\n")
+    (source / "second.md").write_text("# Two\n\nAnother zebra.\n")
+    docs = Path(__file__).resolve().parents[2] / "docs"
+    options = ["-D", "extensions=myst_parser", "-D", "html_logo=", "-D", "html_favicon="]  # our extensions read docs/
+    command = [sys.executable, "-m", "sphinx", "--quiet", "-c", docs, *options, source, site]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    for words, said in (("zebra", "found 2 pages"), ("giraffe", "did not match any documents")):
+        browser.driver.get(f"{(site / 'search.html').as_uri()}?q={words}")
+        for _ in range(100):
+            if said in "".join(browser.texts("#search-results .search-summary")):
+                break
+            time.sleep(0.1)
+        assert said in "".join(browser.texts("#search-results .search-summary"))
+        assert browser.texts("#search-results li a") == (["One", "Two"] if words == "zebra" else [])
+        assert browser.complaints == []

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import ars
+from ars.cli import COMMANDS
 
 ARS = [sys.executable, "-m", "ars"]
 INFER = ["infer", "{truncated_normal}", "b", "--observe", "y=-1", "--traces", "300", "--seed", "1"]
@@ -141,6 +142,16 @@ def test_a_training_ends_with_lines_that_fit(csim: Callable[[str], str], tmp_pat
     assert lines[0].startswith("Network of ") and not re.search("[<>]", "".join(lines))
     assert any(line.startswith("TrainingHistory: 128 traces, loss ") for line in lines)
     assert max(len(line) for line in lines) <= 50
+
+
+def test_every_help_fits_80_columns_and_keeps_its_examples() -> None:
+    env = {**os.environ, "COLUMNS": "80"}
+    for command in (*COMMANDS, "cluster slurm"):
+        done = piped([*command.split(), "--help"], env=env)
+        assert done.returncode == 0
+        assert [line for line in done.stdout.splitlines() if len(line) > 80] == [], command
+        if command == "completion":
+            assert '\n  eval "$(ars completion bash)"\n  eval "$(ars completion zsh)"\n' in done.stdout
 
 
 # ---- completion ------------------------------------------------------------------------------------------------------

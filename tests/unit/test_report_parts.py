@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
+import struct
 import xml.etree.ElementTree as ET
+import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -31,8 +34,10 @@ from ars.report import (
     write,
 )
 from ars.report.charts import ticks
+from ars.report.images import images, is_image, picture
 from ars.report.page import estimate_cell, supported
 from ars.report.training import training_verdict
+from ars.report.values import posterior_chart
 
 NASTY = '<script>alert("x")</script> & `a<b`'
 
@@ -113,6 +118,82 @@ def test_labels_at_the_ends_stay_inside_the_picture() -> None:
     assert float(last[0].get("x", "nan")) < 360.0 - 14.0
 
 
+def marks_of(svg: str) -> list[str]:
+    """Labels of the x axis, then its name."""
+    texts = [each for each in ET.fromstring(svg).iter("text") if each.get("text-anchor") == "middle"]
+    return [each.text or "" for each in texts]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "name", "expected"),
+    [
+        (0.0, 1.0, "x", ["0", "0.2", "0.4", "0.6", "0.8", "1.0", "x"]),
+        (2.999996e12, 3.000004e12, "x", ["−4e6", "−2e6", "0", "2e6", "4e6", "x − 3e12"]),
+        (2.0, 2.0 + 1e-10, "", ["0", "2e−11", "4e−11", "6e−11", "8e−11", "1e−10", "+ 2"]),
+        (123_400.0, 123_800.0, "", ["−200", "−100", "0", "100", "200", "+ 123,600"]),
+        (-1.00002e-9, -0.99998e-9, "", ["−2e−14", "−1e−14", "0", "1e−14", "2e−14", "− 1e−9"]),
+    ],
+)
+def test_numbers_at_an_axis_can_be_told_apart(low: float, high: float, name: str, expected: list[str]) -> None:
+    assert marks_of(chart("far", [Line([low, high], [0.0, 1.0])], x_label=name, hide_y=True)) == expected
+
+
+def test_counts_have_no_fractions_at_their_axis() -> None:
+    bars = Bars([-0.5, 0.5, 1.5], [3.0, 1.0])
+    assert marks_of(chart("flag", [bars], whole_x=True, hide_y=True)) == ["0", "1"]
+    assert "0.5" in marks_of(chart("flag", [bars], hide_y=True))
+    coin = np.array([0.0, 1.0, 1.0, 0.0])
+    assert marks_of(posterior_chart("coin", coin, np.zeros(4))) == ["0", "1"]
+    assert "0.4" in marks_of(posterior_chart("share", np.linspace(0.0, 1.0, 50), np.zeros(50)))
+
+
+def test_powers_of_ten_apart_are_drawn_on_a_logarithmic_axis() -> None:
+    """Equal bins would have one bar for nearly all draws."""
+    x = np.exp(np.random.default_rng(1).normal(0.0, 4.0, 2000))
+    weights = np.zeros(2000)
+    svg = posterior_chart("rate", x, weights, prior=x[:500], truth=2.0)
+    assert svg.count('<rect class="fill') > 10 and {"0.1", "10"} <= set(marks_of(svg))
+    negative, none = np.r_[x, -1.0], np.r_[weights, -np.inf]
+    assert {"0.1", "10"} <= set(marks_of(posterior_chart("rate", negative, none)))  # it has no weight
+    for other in (np.r_[x, -1.0], 10.0 + x / x.max()):
+        assert "0.1" not in marks_of(posterior_chart("rate", other, np.zeros(len(other))))
+
+
+def decoded(address: str) -> np.ndarray:
+    """The bytes of a PNG with a palette, as rows of palette indices; the chunks are checked."""
+    head, _, code = address.partition(",")
+    assert head == "data:image/png;base64"
+    data, at, chunks = base64.b64decode(code), 8, {}
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    while at < len(data):
+        size, kind = struct.unpack(">I4s", data[at : at + 8])
+        chunks[kind] = data[at + 8 : at + 8 + size]
+        assert struct.unpack(">I", data[at + 8 + size : at + 12 + size])[0] == zlib.crc32(kind + chunks[kind])
+        at += 12 + size
+    columns, rows = struct.unpack(">II", chunks[b"IHDR"][:8])
+    lines = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(rows, columns + 1)
+    assert len(chunks[b"PLTE"]) == 3 * 256 and not lines[:, 0].any()
+    return lines[:, 1:]
+
+
+def test_data_in_rows_and_columns_are_pictured() -> None:
+    assert is_image((20, 20)) and not any(map(is_image, [(400,), (2, 200), (), (4, 4, 4)]))
+    data = np.arange(20.0).reshape(4, 5)
+    data[1, 2] = math.nan
+    seen = decoded(picture(data, 0.0, 19.0))
+    assert seen.shape == (4, 5) and seen[1, 2] == 0 and seen[0, 0] == 1 and seen[3, 4] == 255
+    assert (np.diff(seen[seen > 0].astype(int)) > 0).all()  # row by row, as it was given
+    found = images("cells", data, np.stack([data - 1.0, data + 1.0]) + 2.0)
+    assert [each.title for each in found] == ["`cells`: data", "`cells`: mean of the draws", "`cells`: data minus mean"]
+    assert "21" in found[0].caption and "0.0% of the cells" in found[2].caption
+    away = decoded(found[2].image)
+    assert away[1, 2] == 0 and set(away[away > 0].tolist()) == {1 + round(254 / 6)}  # everywhere 2 below the mean
+    constant = images("cells", np.ones((4, 4)), np.ones((3, 4, 4)))  # no spread: nothing to divide by
+    assert not decoded(constant[2].image).any()
+    text = render(Page("Page", "", None, [Section("One", [found[0]])]))
+    assert 'alt="cells: data"' in text and "pixelated" in text
+
+
 def test_long_names_wrap() -> None:
     rows = [[Cell("x" * 60, code=True), Cell("1")], [Cell("short", code=True), Cell("2")]]
     table = Table("Values", [Column("Value", numeric=False), Column("Mean")], rows)
@@ -135,6 +216,9 @@ def test_an_estimate_has_as_many_digits_as_its_error() -> None:
     assert estimate_cell(math.nan, 0.1).key == ""
     assert supported(-0.571506, 0.0081) == "−0.5715"
     assert supported(-0.571506, math.nan) == "−0.57151"
+    assert estimate_cell(3.0000001234e12, 4.3e4).text == "3.000000123e+12 ± 4.3e+04"
+    assert estimate_cell(9.999874e-10, 4.2e-14).text == "9.999874e−10 ± 4.2e−14"
+    assert supported(-math.inf, math.nan) == "−∞"
 
 
 def test_a_training_is_judged_by_its_held_out_loss() -> None:

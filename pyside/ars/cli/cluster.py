@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from ars.cli.dask_words import add_tls, tls_files
-from ars.cli.options import UsageError, at_least, number_of_bytes, positive
+from ars.cli.options import Help, UsageError, at_least, number_of_bytes, positive
 
 if TYPE_CHECKING:
     from ars.cluster.slurm import Nodes, SlurmOptions
@@ -26,7 +26,8 @@ _EPILOG: Final = """\
 With a command after --, the jobs end when the command ends. The command finds the cluster automatically: ars infer, ars
 record and ars mcmc need no --dask, and distributed.Client() in your scripts needs no address.
 
-  ars cluster slurm --nodes 4 --cores 32 --memory 64G --walltime 02:00:00 -- ars infer ./decay --observe signal=1.2
+  ars cluster slurm --nodes 4 --cores 32 --memory 64G --walltime 02:00:00 \\
+      -- ars infer ./decay --observe signal=1.2
 
 Without a command, the cluster runs until Ctrl-C. Other commands use it with --dask FILE; FILE is printed at the start.
 Your configuration of dask-jobqueue (~/.config/dask/jobqueue.yaml) sets the defaults."""
@@ -37,9 +38,7 @@ _PATIENCE: Final = 60.0  # seconds for a command to end after a signal
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True)
-    slurm = kinds.add_parser(
-        "slurm", help=_SLURM, description=_SLURM, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    slurm = kinds.add_parser("slurm", help=_SLURM, description=_SLURM, epilog=_EPILOG, formatter_class=Help)
     _add_slurm(slurm)
     _add_place(slurm)
     slurm.set_defaults(what=_slurm)

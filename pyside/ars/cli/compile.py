@@ -7,17 +7,17 @@ import shlex
 import subprocess
 import sys
 
-from ars.cli.options import UsageError
+from ars.cli.options import Help, UsageError
 
 HELP = "Compile a C, C++ or Fortran simulator and link it to libars."
 
-_USAGE = "ars compile [-v] [--static] SOURCE ... [-o FILE] [argument of the compiler ...]"
+_USAGE = "ars compile [-v] [--static] SOURCE ... [-o FILE] [compiler argument ...]"
 _EPILOG = """\
 Sources and all other arguments go to the compiler, in the order given.
 
-  ars compile sim.c                                    writes ./sim
+  ars compile sim.c                               writes ./sim
   ars compile -v -O3 -Wall sim.cpp helper.c -lgsl -o sim
-  ars compile sim.f90                                  finds the module of `use ars`
+  ars compile sim.f90                             finds the module of `use ars`
 
 The compiler is $CC for C, $CXX for C++ and $FC for Fortran (default: the first of cc, gcc, clang, of c++, g++, clang++,
 or gfortran on the PATH). CPPFLAGS, CFLAGS, CXXFLAGS, FFLAGS and LDFLAGS are used as well. -O2 and -g are added unless
@@ -31,7 +31,7 @@ libars and can be copied to other machines. Compile simulators again when you up
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = _USAGE
     parser.epilog = _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = Help
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     # For the list of options only: words that are for us are picked out in run, and all others left alone.
     texts = {"--static": "link libars.a instead of libars.so", "-v": "print the command before it runs, to stderr"}

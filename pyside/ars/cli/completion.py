@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from ars.cli.options import Help
+
 HELP = "Print the shell code that completes ars commands and options."
 
 _SHELLS = ("bash", "zsh", "fish")
@@ -20,7 +22,7 @@ For every new shell, append the line to ~/.bashrc or ~/.zshrc, or for fish:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = Help
     parser.epilog = _EPILOG
     parser.add_argument("shell", choices=_SHELLS, help="the shell")
 

@@ -6,6 +6,7 @@ import argparse
 import shlex
 
 from ars.cli.documents import add_json, print_document
+from ars.cli.options import Help
 
 HELP = "Print compiler and linker flags for libars, and the folders of its files."
 
@@ -31,11 +32,11 @@ Flags are printed on one line, each other value on a line of its own. Without op
   cc sim.c $(ars config --cflags --libs) -o sim
   cmake -S . -B build -DCMAKE_PREFIX_PATH=$(ars config --cmakedir)
   PKG_CONFIG_PATH=$(ars config --pkgconfigdir) pkg-config --libs ars
-  ars compile -I$(ars config --pyprob-cpp) model.cpp -o model    (a source written for pyprob_cpp)"""
+  ars compile -I$(ars config --pyprob-cpp) model.cpp    (made for pyprob_cpp)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = Help
     parser.epilog = _EPILOG
     for name, text in (_FLAGS | _PLACES).items():
         parser.add_argument(f"--{name}", action="append_const", dest="asked", const=name, help=text)

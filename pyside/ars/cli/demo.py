@@ -344,7 +344,7 @@ def _plot(shown: Sequence[Shown], output: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        print("No plots: pip install libars[plots]", file=sys.stderr)
+        print("No plots: pip install 'libars[plots]'", file=sys.stderr)
         return
     from ars.plots import plot_evidence, plot_posterior
 
@@ -370,7 +370,7 @@ def run(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("torch") and not arguments.quick:
         examples.append(marsaglia())
     elif not arguments.quick:
-        print("No trained network: pip install libars[network]", file=sys.stderr)
+        print("No trained network: pip install 'libars[network]'", file=sys.stderr)
     executables = [_find(arguments.simulator, example.executable) for example in examples]
     shown = []
     for example, executable in zip(examples, executables, strict=True):

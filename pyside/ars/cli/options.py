@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ars.simulator import Simulator
 
 __all__ = [
+    "Help",
     "UsageError",
     "add_continuations",
     "add_first_trace",
@@ -47,6 +48,14 @@ _WORKERS = (
     f"{LIMITS['workers'].meaning} (default: {LIMITS['workers_per_core'].default} per core, "
     f"{LIMITS['asking_per_core'].default} per core if traces request proposals)"
 )
+
+
+class Help(argparse.HelpFormatter):
+    """Wraps the paragraphs of a text; indented lines, such as examples, stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        fill = super()._fill_text
+        return "\n\n".join(part if part[:1] == " " else fill(part, width, indent) for part in text.split("\n\n"))
 
 
 class UsageError(Exception):

@@ -28,6 +28,7 @@ from ars.report.page import (
     Table,
     Text,
     Verdict,
+    minus,
     number_cell,
 )
 from ars.report.run import settings_table, versions
@@ -66,7 +67,7 @@ def calibration_page(found: Calibration, *, command: str = "") -> Page:
 
 def _efficiency(found: Calibration) -> Section:
     e = found.efficiency
-    k = "unknown" if math.isnan(e.median_k) else f"{e.median_k:.2f}"
+    k = "unknown" if math.isnan(e.median_k) else minus(f"{e.median_k:.2f}")
     facts = [
         Fact("Median sample efficiency", f"{e.median:.1%}", f"5% to 95% of data sets: {e.low:.1%} to {e.high:.1%}"),
         Fact("Median ESS", f"{e.median_ess:,.0f}", f"of {found.about.get('traces', 0):,} traces"),
@@ -87,7 +88,8 @@ def _efficiency(found: Calibration) -> Section:
 
 def _histogram(alt: str, values: Floats, ends: tuple[float, float], mark: float, label: str) -> str:
     heights, edges = np.histogram(values, 20, ends)
-    return chart(alt, [Bars(edges, heights), Rule(x=mark)], x_label=label, y_label="data sets", x_limits=ends)
+    layers: list[Layer] = [Bars(edges, heights), Rule(x=mark)]
+    return chart(alt, layers, x_label=label, y_label="data sets", x_limits=ends, whole_y=True)
 
 
 # ---- ranks -----------------------------------------------------------------------------------------------------------
@@ -99,8 +101,8 @@ def _ranks(found: Calibration) -> Section:
     pictures = [Chart(f"`{value.name}`", _rank_chart(found, value), _said(found, value)) for value in shown[:_PICTURES]]
     explained = Text(
         "If posteriors are right, the truth's rank among the weighted traces is uniform over data sets: all bars lie "
-        "in the band, which holds each of them with probability 99%. A slope means that posteriors are shifted, a U "
-        "that they are too narrow, a hump that they are too wide."
+        "in the band, which holds each of them with probability 99%; among many, one outside means little. A slope "
+        "means that posteriors are shifted, a U that they are too narrow, a hump that they are too wide."
     )
     more: list[Block] = []
     if len(shown) > _PICTURES:
@@ -122,7 +124,8 @@ def _rank_chart(found: Calibration, value: ValueCalibration) -> str:
     layers: list[Layer] = [Band([0.0, 1.0], [low, low], [high, high], 2), Bars(edges, heights), Rule(y=n / bins)]
     alt = f"Histogram of the ranks of {value.name}: {_said(found, value)}"
     top = max(float(heights.max()), high) * 1.15
-    return chart(alt, layers, x_label="rank", y_label="data sets", x_limits=(0.0, 1.0), y_limits=(0.0, top))
+    ends = (0.0, 1.0)
+    return chart(alt, layers, x_label="rank", y_label="data sets", x_limits=ends, y_limits=(0.0, top), whole_y=True)
 
 
 # ---- coverage --------------------------------------------------------------------------------------------------------

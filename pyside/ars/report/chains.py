@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ars.columns import Floats
-from ars.mcmc.summary import Row, assess
+from ars.mcmc.summary import LARGEST_RHAT, LEAST_ESS, Row, assess
 from ars.report.charts import Layer, Line, chart
 from ars.report.page import (
     Block,
@@ -65,7 +65,7 @@ def chains_page(chains: Chains, truth: Mapping[str, npt.ArrayLike] | None = None
     name = Path(simulator.split()[0]).name if simulator.strip() else "a simulator"
     trusted, text = assessed.verdict.trusted, assessed.verdict.text
     headline = "The chains have mixed" if trusted else "Do not trust these draws yet"
-    verdict = Verdict("good" if trusted else "bad", headline, text[:1].upper() + text[1:])
+    verdict = Verdict("good" if trusted else "bad", headline, text[:1].upper() + text[1:] + ".")
     known = {
         label: float(column[0])
         for key, value in (truth or {}).items()
@@ -85,16 +85,18 @@ def _values(chains: Chains, rows: tuple[Row, ...], truth: Mapping[str, float]) -
     ]
     cells = []
     for row in rows:
-        level: Level = "plain" if row.mixed else "bad"
         quantiles = [number_cell(each, ".5g") for each in (row.q05, row.q50, row.q95)]
-        sizes = [number_cell(each, ",.0f", level) for each in (row.ess_bulk, row.ess_tail)]
+        unjudged = not row.always_there
+        sizes = [
+            number_cell(each, ",.0f", _level(unjudged or each >= LEAST_ESS)) for each in (row.ess_bulk, row.ess_tail)
+        ]
         cells.append(
             [
                 Cell(row.name, code=True),
                 estimate_cell(row.mean, row.mcse),
                 *quantiles,
                 *sizes,
-                number_cell(row.rhat, ".3f", level),
+                number_cell(row.rhat, ".3f", _level(unjudged or row.rhat <= LARGEST_RHAT)),
             ]
         )
     drawn = dict(chains.elements())
@@ -107,6 +109,10 @@ def _values(chains: Chains, rows: tuple[Row, ...], truth: Mapping[str, float]) -
     legend = "s.e.: Monte Carlo standard error. R-hat must be at most 1.01, and both ESS at least 400."
     tabs = Tabs("Pictures", [("Posteriors", [Charts(histograms)]), ("Traces", [Charts(paths)])])
     return Section("Posterior", [tabs, *more, Table("All values", columns, cells, legend)])
+
+
+def _level(fine: bool) -> Level:
+    return "plain" if fine else "bad"
 
 
 def _histogram(name: str, values: Floats, truth: float | None) -> str:

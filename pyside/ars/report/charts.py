@@ -21,7 +21,8 @@ _WIDTH: Final = 360.0
 _WIDE: Final = 860.0
 _RIGHT, _TOP, _BOTTOM = 14.0, 10.0, 40.0
 _LEGEND: Final = 18.0  # height of one line of the legend
-_LETTER: Final = 6.4  # width of a letter, about
+_LETTER: Final = 7.6  # width of a letter, about
+_LONGEST: Final = 9  # letters that a number at an axis may have
 
 
 @dataclass(frozen=True)
@@ -114,15 +115,42 @@ def _label(value: float, step: float) -> str:
     return f"{value:,.{decimals}f}".replace("-", "−")
 
 
-class _Scale:
-    """From data to positions."""
+def _near(low: float, high: float) -> float:
+    """A number with few digits between two others, or close to them."""
+    power = math.ceil(math.log10(high - low))
+    found = [round(0.5 * (low + high) / 10.0**p) * 10.0**p for p in (power, power - 1)]
+    inside = [each for each in found if low - 1e-6 * (high - low) <= each <= high]
+    return float(f"{(inside or found)[0]:.15g}")
 
-    def __init__(self, low: float, high: float, start: float, end: float, *, log: bool) -> None:
+
+def _whole_label(value: float) -> str:
+    """All digits of a number, in the shorter of two forms."""
+    mantissa, _, exponent = f"{value:.14e}".partition("e")
+    short = f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}".replace("-", "−")
+    plain = f"{value:,.15g}" if 1e-4 <= value < 1e15 else short
+    return plain if len(plain) <= _LONGEST else min(plain, short, key=len)
+
+
+class _Scale:
+    """From data to positions. Its labels are numbers above ``offset``: 0, unless the axis is short and far away."""
+
+    def __init__(self, low: float, high: float, start: float, end: float, *, log: bool, whole: bool = False) -> None:
         self.log = log
+        self.offset = 0.0
         self.low, self.high = (math.log10(low), math.log10(high)) if log else (low, high)
         self.start, self.end = start, end
-        self.marks = _log_ticks(low, high) if log else ticks(low, high)
-        self._step = 1.0 if log or len(self.marks) < 2 else self.marks[1] - self.marks[0]
+        self._numbers = _log_ticks(low, high) if log else ticks(low, high)
+        if whole:
+            self._numbers = [number for number in self._numbers if number == round(number)] or self._numbers
+        labels = self.labels()
+        if not log and low < high and (len(set(labels)) < len(labels) or max(map(len, labels)) > _LONGEST):
+            self.offset = _near(low, high)
+            self._numbers = ticks(low - self.offset, high - self.offset)
+
+    @property
+    def marks(self) -> list[float]:
+        """Positions of the labels, in data."""
+        return [self.offset + number for number in self._numbers]
 
     def __call__(self, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
         x = np.asarray(values, np.float64)
@@ -133,8 +161,18 @@ class _Scale:
         return np.asarray(self.start + (inside - self.low) / (self.high - self.low) * (self.end - self.start))
 
     def labels(self) -> list[str]:
-        steps = [mark if self.log else self._step for mark in self.marks]
-        return [_label(mark, step) for mark, step in zip(self.marks, steps, strict=True)]
+        """Numbers above the offset."""
+        numbers = self._numbers
+        step = 1.0 if len(numbers) < 2 else numbers[1] - numbers[0]
+        return [_label(number, number if self.log else step) for number in numbers]
+
+    def name(self, name: str) -> str:
+        """The name of the axis, which says what to add to its numbers."""
+        if self.offset == 0.0:
+            return name
+        more, less = ("+", "−") if self.offset > 0.0 else ("−", "+")
+        number = _whole_label(abs(self.offset))
+        return f"{name} {less} {number}" if name else f"{more} {number}"
 
 
 def _extent(values: Iterable[npt.ArrayLike], *, log: bool) -> tuple[float, float]:
@@ -283,6 +321,8 @@ def chart(
     log_y: bool = False,
     x_limits: tuple[float, float] | None = None,
     y_limits: tuple[float, float] | None = None,
+    whole_x: bool = False,
+    whole_y: bool = False,
     hide_y: bool = False,
     height: float = 220.0,
     wide: bool = False,
@@ -301,6 +341,8 @@ def chart(
         Logarithmic axes (default: False).
     x_limits, y_limits : tuple of float, optional
         Ends of the axes (default: those of the layers). Values beyond are drawn at the ends.
+    whole_x, whole_y : bool
+        Mark whole numbers alone (default: False).
     hide_y : bool
         Leave out the numbers of the y axis (default: False).
     height : float
@@ -318,13 +360,16 @@ def chart(
     low, high = y_limits or _extent((each for layer in layers for each in _upward(layer)), log=log_y)
     if y_limits is None and not log_y:
         low, high = low - (0.04 * (high - low) if low != 0.0 else 0.0), high + 0.04 * (high - low)
-    widest = 0 if hide_y else max(map(len, _Scale(low, high, 0.0, 1.0, log=log_y).labels()), default=0)
-    left = 16.0 + _LETTER * widest + (14.0 if y_label else 0.0)
+    rough = _Scale(low, high, 0.0, 1.0, log=log_y, whole=whole_y)
+    widest = 0 if hide_y else max(map(len, rough.labels()), default=0)
+    y_label = y_label if hide_y else rough.name(y_label)
+    left = 16.0 + _LETTER * widest + (18.0 if y_label else 0.0)
     legend, taken = _legend(layers, left, width - _RIGHT, _TOP - 4.0)
-    bottom = height - (_BOTTOM if x_label else _BOTTOM - 16.0)
     ends = x_limits or _extent((each for layer in layers for each in _across(layer)), log=log_x)
-    x = _Scale(*ends, left, width - _RIGHT, log=log_x)
-    y = _Scale(low, high, bottom, _TOP + taken, log=log_y)
+    x = _Scale(*ends, left, width - _RIGHT, log=log_x, whole=whole_x)
+    x_label = x.name(x_label)
+    bottom = height - (_BOTTOM if x_label else _BOTTOM - 16.0)
+    y = _Scale(low, high, bottom, _TOP + taken, log=log_y, whole=whole_y)
     parts = [f'<svg class="chart" role="img" viewBox="0 0 {width:g} {height:g}"><title>{escape(alt)}</title>']
     parts += [*_grid(x, y, hide_y=hide_y)]
     for layer in layers:

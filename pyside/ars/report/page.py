@@ -26,6 +26,7 @@ __all__ = [
     "Tabs",
     "Text",
     "Verdict",
+    "digits_for",
     "estimate_cell",
     "minus",
     "number_cell",
@@ -233,13 +234,18 @@ def estimate_cell(value: float, error: float, level: Level = "plain") -> Cell:
         return number_cell(value, ".5g", level)
     decimals = _decimals(value, error)
     shown = f"{error:.2g}" if decimals is None else f"{error:.{decimals}f}"
-    return Cell(f"{supported(value, error)} ± {shown}", value, level)
+    return Cell(f"{supported(value, error)} ± {minus(shown)}", value, level)
 
 
 def supported(value: float, error: float) -> str:
     """A number to as many digits as its standard error supports."""
+    if math.isinf(value):
+        return "−∞" if value < 0 else "∞"
     decimals = _decimals(value, error)
-    return minus(f"{value:.5g}" if decimals is None else f"{value:.{decimals}f}")
+    if decimals is not None:
+        return minus(f"{value:.{decimals}f}")
+    digits = digits_for(value, 0.1 * error) if error > 0.0 and math.isfinite(error) else 5
+    return minus(f"{value:.{digits}g}")
 
 
 def _decimals(value: float, error: float) -> int | None:
@@ -248,6 +254,13 @@ def _decimals(value: float, error: float) -> int | None:
         return None
     decimals = max(1 - math.floor(math.log10(error)), 0)
     return decimals if decimals <= 9 else None
+
+
+def digits_for(largest: float, difference: float, least: int = 5) -> int:
+    """Significant digits that show differences of this size between numbers of that size, as far as doubles do."""
+    if not (math.isfinite(largest) and math.isfinite(difference)) or largest == 0.0 or not difference > 0.0:
+        return least
+    return min(max(math.ceil(math.log10(abs(largest) / difference)) + 1, least), 15)
 
 
 def minus(number: str) -> str:

@@ -10,8 +10,9 @@ import numpy as np
 from ars.columns import Floats
 from ars.report.charts import Band, Bars, Layer, Line, Points, Rule, chart
 from ars.report.given import Given
+from ars.report.images import images, is_image
 from ars.report.page import Block, Cell, Chart, Charts, Column, Fact, Facts, Note, Section, Table, Text, number_cell
-from ars.results.bins import bin_edges, densities
+from ars.results.bins import bin_edges, densities, whole_bars
 
 if TYPE_CHECKING:
     from ars.posterior import Posterior, Traces
@@ -43,13 +44,16 @@ def data_section(post: Posterior, given: Given) -> Section | None:
         if drawn is None or drawn.shape[1] != len(data):
             blocks.append(Text(f"`{name}` is not compared: the simulator predicted a different number of values."))
             continue
-        found = _pictures(name, data, drawn, _flat(given.prior, name))
+        if is_image(observed.shape):
+            found: Charts | Chart = Charts(images(name, observed, drawn.reshape(-1, *observed.shape)))
+        else:
+            found = _pictures(name, data, drawn, _flat(given.prior, name))
         last = blocks[-1]
         if isinstance(found, Charts) and isinstance(last, Charts):  # small pictures stand side by side
             blocks[-1] = Charts([*last.charts, *found.charts])
         else:
             blocks.append(found)
-        mine = _rows(name, data, drawn)
+        mine = _rows(name, observed, drawn)
         within = [bool(low <= x <= high) for x, low, high in _intervals(data, drawn)]
         inside, known = inside + sum(within), known + len(within)
         rows += mine
@@ -110,7 +114,7 @@ def _single(label: str, x: float, drawn: Floats, prior: Floats | None) -> str:
         layers.append(Rule(x=x, label="data"))
         ends = (min(ends[0], x), max(ends[1], x))
     alt = f"Histogram of posterior predictive draws of {label}" + ("" if math.isnan(x) else f"; the data are {x:.4g}")
-    return chart(alt, layers, x_limits=ends, hide_y=True, height=200.0)
+    return chart(alt, layers, x_limits=ends, whole_x=whole_bars(edges), hide_y=True, height=200.0)
 
 
 def _series(name: str, data: Floats, drawn: Floats) -> Chart:
@@ -127,7 +131,9 @@ def _series(name: str, data: Floats, drawn: Floats) -> Chart:
     return Chart(f"`{name}`", chart(alt, layers, x_label="index", wide=True, height=280.0), wide=True)
 
 
-def _rows(name: str, data: Floats, drawn: Floats) -> list[list[Cell]]:
+def _rows(name: str, observed: Floats, drawn: Floats) -> list[list[Cell]]:
+    data = observed.reshape(-1)
+    labels = [name] if len(data) == 1 else [f"{name}[{', '.join(map(str, at))}]" for at in np.ndindex(observed.shape)]
     low, middle, high = np.nanquantile(drawn, [0.05, 0.5, 0.95], axis=0).tolist()
     found = []
     for i, x in enumerate(data.tolist()):
@@ -135,7 +141,7 @@ def _rows(name: str, data: Floats, drawn: Floats) -> list[list[Cell]]:
         outside = not math.isnan(x) and not low[i] <= x <= high[i]
         found.append(
             [
-                Cell(name if len(data) == 1 else f"{name}[{i}]", code=True),
+                Cell(labels[i], code=True),
                 Cell("not observed", math.nan) if math.isnan(x) else number_cell(x, ".5g"),
                 *(number_cell(each, ".5g") for each in (low[i], middle[i], high[i])),
                 number_cell(math.nan if math.isnan(x) else below, ".1%", "caution" if outside else "plain"),

@@ -125,7 +125,8 @@ def _convergence(log_weights: Floats) -> Chart:
     last = float(estimates[-1])
     late = at >= len(log_weights) / 10  # early estimates would hide how the late ones differ
     around = np.abs(np.r_[low[late], high[late], estimates[late]] - last)
-    width = max(float(np.max(around[np.isfinite(around)], initial=0.0)), 1e-6 * max(abs(last), 1.0))
+    width = float(np.max(around[np.isfinite(around)], initial=0.0))
+    width = width if width > 1e-6 * max(abs(last), 1.0) else 0.5  # a single trace, or equal weights: any scale will do
     ends = (float(max(at[0], 1)), float(max(at[-1], at[0] + 1)))
     svg = chart(
         f"Running log evidence; the final value is {last:.6g}",

@@ -13,7 +13,7 @@ import numpy as np
 
 from ars.diagnostics import Floats, ess, weighted_quantile
 
-__all__ = ["bin_edges", "densities"]
+__all__ = ["bin_edges", "densities", "whole_bars"]
 
 _FEWEST, _MOST = 12, 50  # bars across the middle 98% of the draws
 _MOST_SHOWN: Final = 150
@@ -65,6 +65,11 @@ def _whole_numbers(low: int, high: int) -> Floats:
     """Bars centred on whole numbers, each of them if they are few."""
     step = math.ceil((high - low + 1) / _WHOLE)
     return np.arange(low - 0.5, high + 0.5 + step, step, dtype=np.float64)
+
+
+def whole_bars(edges: Floats) -> bool:
+    """Whether ``bin_edges`` chose bars centred on whole numbers."""
+    return bool(np.all((edges - 0.5) == np.round(edges - 0.5)))
 
 
 def densities(values: Floats, edges: Floats, weights: Floats | None = None) -> Floats:

@@ -19,7 +19,7 @@ def _figure(height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install libars[plots]") from error
+        raise ImportError("plots need matplotlib: pip install 'libars[plots]'") from error
     return Figure(figsize=(7.0, height), layout="constrained", dpi=110)
 
 
