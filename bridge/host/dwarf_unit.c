@@ -29,6 +29,7 @@ enum attribute {
     AT_LOW_PC = 0x11,
     AT_HIGH_PC = 0x12,
     AT_ABSTRACT_ORIGIN = 0x31,
+    AT_DECL_COLUMN = 0x39,
     AT_DECL_LINE = 0x3b,
     AT_SPECIFICATION = 0x47,
     AT_VIRTUALITY = 0x4c,
@@ -79,6 +80,9 @@ static void keep(struct values *v, uint64_t name, struct host_value value) {
         break;
     case AT_DECL_LINE:
         v->entry.declared = (uint32_t)value.number;
+        break;
+    case AT_DECL_COLUMN:
+        v->entry.declared_column = (uint32_t)value.number;
         break;
     case AT_CALL_RETURN_PC:
         v->call_return = value.number;
