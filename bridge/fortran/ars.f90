@@ -14,7 +14,7 @@
 !> ars.h says what each call does and what a simulator must keep to: one thread, every loop ended, nothing observed inside a
 !> loop. Numbers are real(c_double), which is double precision. Trailing blanks of names do not count.
 module ars
-   use, intrinsic :: iso_c_binding, only: c_bool, c_char, c_double, c_f_pointer, c_funloc, c_funptr, c_int, c_loc, &
+   use, intrinsic :: iso_c_binding, only: c_associated, c_bool, c_char, c_double, c_f_pointer, c_funloc, c_funptr, c_int, c_loc, &
                                           c_long_long, c_null_char, c_null_ptr, c_ptr, c_size_t
    implicit none
    private
@@ -327,13 +327,18 @@ module ars
       class(*), pointer :: context => null()
    end type
 
-   !> Parameters of recent distributions: an expression given to ars_categorical may be gone when its result is used.
-   type :: probabilities
+   !> Parameters that distributions point to: an expression given to ars_categorical is gone when its result is used. Those
+   !> made before the first trace stay; those of a trace stay until it ends, or until `most` others have been made in it.
+   type :: parameters
       real(c_double), allocatable :: p(:)
    end type
-   integer, parameter :: n_recent = 16
-   type(probabilities), target, save :: recent(n_recent)
-   integer, save :: latest = 0
+   integer, parameter :: per_block = 256, most = 256 * per_block
+   type :: parameter_block
+      type(parameters), pointer :: made(:) => null()
+   end type
+   type(parameter_block), save :: blocks(most / per_block)
+   integer, save :: latest = 0, permanent = 0
+   logical, save :: tracing = .false.
 
 contains
 
@@ -348,35 +353,54 @@ contains
       text(size(text)) = c_null_char
    end function
 
-   !> 0 to size(p) - 1, with these probabilities; they sum to 1. Use it before 16 others are made.
+   function kept(p) result(at)
+      real(c_double), intent(in) :: p(:)
+      real(c_double), pointer :: at(:)
+      type(parameters), pointer :: place
+      integer :: block
+      if (permanent == most) error stop "ars: 65536 distributions with arrays of parameters were made before the first trace"
+      latest = latest + 1
+      if (latest > most) latest = permanent + 1
+      block = (latest - 1) / per_block + 1
+      if (.not. associated(blocks(block)%made)) allocate (blocks(block)%made(per_block))
+      place => blocks(block)%made(mod(latest - 1, per_block) + 1)
+      place%p = p
+      at => place%p
+   end function
+
+   !> A trace begins: parameters of the last one are no longer needed.
+   subroutine forget_parameters()
+      if (.not. tracing) permanent = latest
+      tracing = .true.
+      latest = permanent
+   end subroutine
+
+   !> 0 to size(p) - 1, with these probabilities; they sum to 1. Use it in the same trace, before 65,536 others are made, or
+   !> make it before the first trace.
    function ars_categorical(p) result(d)
       real(c_double), intent(in) :: p(:)
       type(ars_dist) :: d
-      latest = mod(latest, n_recent) + 1
-      recent(latest)%p = p
-      d = c_categorical(c_loc(recent(latest)%p), size(p, kind=c_size_t))
+      d = c_categorical(c_loc(kept(p)), size(p, kind=c_size_t))
    end function
 
-   !> A Normal of vectors: its mean, and the lower Cholesky factor of its covariance.
+   !> A Normal of vectors: its mean, and the lower Cholesky factor of its covariance. It lasts as long as a Categorical.
    function ars_multivariate_normal(mean, cholesky) result(d)
       real(c_double), intent(in) :: mean(:), cholesky(:, :)
       type(ars_dist) :: d
+      real(c_double), pointer :: at(:)
       integer(c_size_t) :: n
       n = size(mean, kind=c_size_t)
       if (size(cholesky, 1) /= n .or. size(cholesky, 2) /= n) &
          error stop "ars_multivariate_normal: cholesky must have as many rows and columns as mean has numbers"
-      latest = mod(latest, n_recent) + 1
-      recent(latest)%p = [mean, reshape(transpose(cholesky), [n * n])] ! row by row, as C has it
-      d = c_multivariate_normal(c_loc(recent(latest)%p), c_loc(recent(latest)%p(n + 1)), n)
+      at => kept([mean, reshape(transpose(cholesky), [n * n])]) ! row by row, as C has it
+      d = c_multivariate_normal(c_loc(at), c_loc(at(n + 1)), n)
    end function
 
-   !> Positive numbers that sum to 1.
+   !> Positive numbers that sum to 1. It lasts as long as a Categorical.
    function ars_dirichlet(concentration) result(d)
       real(c_double), intent(in) :: concentration(:)
       type(ars_dist) :: d
-      latest = mod(latest, n_recent) + 1
-      recent(latest)%p = concentration
-      d = c_dirichlet(c_loc(recent(latest)%p), size(concentration, kind=c_size_t))
+      d = c_dirichlet(c_loc(kept(concentration)), size(concentration, kind=c_size_t))
    end function
 
    function sample_named(name, d) result(drawn)
@@ -406,11 +430,14 @@ contains
    function total_dimension(d) result(total)
       type(ars_dist), intent(in) :: d(:)
       integer(c_size_t) :: total
-      integer :: i
+      integer :: i, n_kept
       total = 0
+      n_kept = 0
       do i = 1, size(d)
          total = total + ars_dimension(d(i))
+         if (c_associated(d(i)%p)) n_kept = n_kept + 1
       end do
+      if (n_kept > most - permanent) error stop "ars: one call takes at most 65536 distributions with arrays of parameters"
    end function
 
    function sample_unnamed(d) result(drawn)
@@ -550,7 +577,7 @@ contains
    !> Runs the model, a subroutine without arguments, once per trace.
    subroutine ars_run(model)
       procedure(model_of_one_trace) :: model
-      do while (c_next_trace())
+      do while (ars_next_trace())
          call model()
       end do
    end subroutine
@@ -559,6 +586,7 @@ contains
    function ars_next_trace() result(more)
       logical :: more
       more = c_next_trace()
+      if (more) call forget_parameters()
    end function
 
    !> True in a re-run of a loop, whose only effect should be its acceptance.

@@ -59,13 +59,15 @@ static uint64_t identity(struct host_dwarf *dwarf, struct place at) {
 }
 
 /* Whether this is a part of a function that GCC cut off and then inlined where it was: a call of the function in itself, from
- * the line that declares it. */
+ * the line and column that declare it. Recursion in a function of one line comes from another column. */
 static bool is_part(struct host_dwarf *dwarf, struct place at) {
     if (at.entry->kind != HOST_ENTRY_INLINED || at.entry->parent == HOST_NO_ENTRY) return false;
     struct place parent = {at.unit, &at.unit->entries[at.entry->parent]};
     if (identity(dwarf, at) != identity(dwarf, parent)) return false;
     for (unsigned i = 0; i < MOST_STEPS && parent.entry; i++, parent = next_of(dwarf, parent))
-        if (parent.entry->declared) return parent.entry->declared == at.entry->call_line;
+        if (parent.entry->declared)
+            return parent.entry->declared == at.entry->call_line &&
+                   parent.entry->declared_column == at.entry->call_column;
     return false;
 }
 

@@ -29,6 +29,7 @@ enum attribute {
     AT_LOW_PC = 0x11,
     AT_HIGH_PC = 0x12,
     AT_ABSTRACT_ORIGIN = 0x31,
+    AT_DECL_COLUMN = 0x39,
     AT_DECL_LINE = 0x3b,
     AT_SPECIFICATION = 0x47,
     AT_VIRTUALITY = 0x4c,
@@ -55,7 +56,27 @@ struct values {
     uint64_t str_offsets_base, addr_base, rnglists_base;
 };
 
+/* Places in the source. */
+static bool keep_place(struct host_entry *entry, uint64_t name, uint32_t number) {
+    switch (name) {
+    case AT_DECL_LINE:
+        entry->declared = number;
+        return true;
+    case AT_DECL_COLUMN:
+        entry->declared_column = number;
+        return true;
+    case AT_CALL_LINE:
+        entry->call_line = number;
+        return true;
+    case AT_CALL_COLUMN:
+        entry->call_column = number;
+        return true;
+    }
+    return false;
+}
+
 static void keep(struct values *v, uint64_t name, struct host_value value) {
+    if (keep_place(&v->entry, name, (uint32_t)value.number)) return;
     bool is_text = value.kind == HOST_VALUE_TEXT, is_entry = value.kind == HOST_VALUE_ENTRY;
     switch (name) {
     case AT_SIBLING:
@@ -77,20 +98,11 @@ static void keep(struct values *v, uint64_t name, struct host_value value) {
     case AT_VIRTUALITY:
         v->entry.is_virtual = value.number != 0;
         break;
-    case AT_DECL_LINE:
-        v->entry.declared = (uint32_t)value.number;
-        break;
     case AT_CALL_RETURN_PC:
         v->call_return = value.number;
         break;
     case AT_CALL_ORIGIN:
         v->call_origin = is_entry ? value.number : 0;
-        break;
-    case AT_CALL_LINE:
-        v->entry.call_line = (uint32_t)value.number;
-        break;
-    case AT_CALL_COLUMN:
-        v->entry.call_column = (uint32_t)value.number;
         break;
     case AT_LOW_PC:
         v->low = value, v->has_low = value.kind == HOST_VALUE_ADDRESS;

@@ -26,6 +26,7 @@ struct host_entry {
     bool is_virtual, named;         /* named: `display` is known */
     bool scanned;                   /* its machine code is in the unit's calls */
     uint32_t declared;              /* line */
+    uint32_t declared_column;       /* 0: not known, as from Clang */
     uint32_t call_line, call_column;
     size_t first_range, n_ranges;
     const char *display; /* readable name */

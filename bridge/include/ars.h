@@ -348,6 +348,8 @@ ARS_API bool ars__rs_start(ars__loop_mark *mark, void *frame, const void *pin);
 ARS_API void ars__rs_tag(void *memory);
 ARS_API void ars__rs_end(void *frame, const char *file, const char *func);
 ARS_API void ars__reject(ars__loop_mark *mark, bool (*body)(void *), void *context);
+ARS_API unsigned ars__scope_open(const char *name); /* for ars::scope: ars_scope_push, and the number of open scopes */
+ARS_API void ars__scope_close(unsigned depth);      /* for its end, if no retry of a loop has closed it */
 ARS_API double ars__outside_flat(void); /* for the adapters: a draw outside a trace, from a stream with a fixed seed */
 ARS_API void ars__reject_named(const char *name, bool (*body)(void *), void *context); /* for the Fortran module */
 

@@ -204,14 +204,18 @@ inline void results(const char *name, std::initializer_list<double> value) {
     ars_results(name, value.begin(), value.size());
 }
 
-/* A scope for unnamed draws that ends with its block, even by an exception: ars::scope tau("tau"); */
+/* A scope for unnamed draws that ends with its block, even by an exception: ars::scope tau("tau"); A retry of a loop closes
+ * all scopes that its last try had opened. If the object of such a scope still exists, it ends without effect. */
 class scope {
   public:
-    explicit scope(const char *name) { ars_scope_push(name); }
-    explicit scope(const std::string &name) { ars_scope_push(name.c_str()); }
-    ~scope() { ars_scope_pop(); }
+    explicit scope(const char *name) : depth(ars__scope_open(name)) {}
+    explicit scope(const std::string &name) : depth(ars__scope_open(name.c_str())) {}
+    ~scope() { ars__scope_close(depth); }
     scope(const scope &) = delete;
     scope &operator=(const scope &) = delete;
+
+  private:
+    unsigned depth;
 };
 inline void flat_policy(const char *pattern, ars_policy policy) {
     ars_flat_policy(pattern, policy);

@@ -50,16 +50,32 @@ static uint32_t find_node(const char *name) {
     return s->n;
 }
 
-void ars_scope_push(const char *name) {
+unsigned ars__scope_open(const char *name) {
     check(ARS__CALL_SCOPE_PUSH, name);
     if (!name || !*name) ars__fail(ARS_FAIL_MISUSE, 0, "ars_scope_push needs a name that is not empty");
-    if (ars__me.scope.depth == ARS_MAX_SCOPES)
+    /* The plain simulator sees no retries, so the scopes that a rejected try leaves open stay on its count. */
+    if (ars__me.scope.depth >= ARS_MAX_SCOPES && ars__me.role != ARS__ALONE)
         ars__fail(ARS_FAIL_LIMIT, 0,
                   "ars_scope_push(\"%.80s\"): %d scopes are open, and no more are allowed. Call ars_scope_pop for each "
                   "of them, also where the code is left early",
                   name, ARS_MAX_SCOPES);
     if (ars__me.role != ARS__ALONE) ars__me.scope.node = find_node(name);
-    ars__me.scope.depth++;
+    return ++ars__me.scope.depth;
+}
+
+void ars_scope_push(const char *name) {
+    ars__scope_open(name);
+}
+
+static void close_innermost(void) {
+    if (ars__me.role != ARS__ALONE) ars__me.scope.node = ars__me.kept->scopes.at[ars__me.scope.node].parent;
+    ars__me.scope.depth--;
+}
+
+/* The scope of an object, and what was opened inside it. A retry may have closed it before its object ends. */
+void ars__scope_close(unsigned depth) {
+    check(ARS__CALL_SCOPE_POP, NULL);
+    while (ars__me.scope.depth >= depth) close_innermost();
 }
 
 void ars_scope_pop(void) {
@@ -68,8 +84,7 @@ void ars_scope_pop(void) {
         ars__fail(ARS_FAIL_MISUSE, 0,
                   "ars_scope_pop was called, but no scope is open: it was called twice, or without ars_scope_push, or "
                   "a loop was tried again, which closes the scopes that its last try had opened");
-    if (ars__me.role != ARS__ALONE) ars__me.scope.node = ars__me.kept->scopes.at[ars__me.scope.node].parent;
-    ars__me.scope.depth--;
+    close_innermost();
 }
 
 size_t ars__scopes_write(char *text, size_t size) {

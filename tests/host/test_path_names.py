@@ -102,6 +102,9 @@ def test_names_say_the_functions_and_their_calls(build: Build, resolve: Resolve)
     assert re.fullmatch(r"main#1>many#1(>many#1)+>flat#1", plain[9])  # recursion
     assert plain[10] == plain[11] == "main#1"  # one macro, two draws: told apart by the order of execution alone
     assert plain[12:14] == ["main#1>tail#1", "main#1>tail_of_tail#1>tail#1"]
+    for compiler in COMPILERS:
+        inlined = resolve(build("paths.c", compiler, "-O3", "-g"), "debug")
+        assert inlined[-2:] == ["main#1>one_line#1", "main#1>one_line#1>one_line#1"]
     names = resolve(build("paths.cpp", "gcc", "-O2", "-g"), "debug")
     assert names[:4] == [
         "main#1>detector::model#1>detector::Square::Square#1",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from build_helpers import INCLUDE, ROOT, Builder, Variant
+from scipy import stats
 from test_abandoned import PROPOSALS, Y, distance, truth
 from test_reject import assert_same_traces
 
@@ -103,6 +104,42 @@ def test_wrong_arguments_end_with_the_usage(compiled: Callable[[Path], Path]) ->
     program = compiled(ROOT / "csim" / "capped_fortran.f90")
     done = subprocess.run([str(program), "none"], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "CAP must be a whole number" in done.stderr and "usage:" in done.stderr
+
+
+MANY = """
+program many
+   use ars
+   implicit none
+   integer, parameter :: n = 300
+   type(ars_dist) :: early
+   early = ars_categorical([0.25d0, 0.75d0])
+   call ars_run(model)
+contains
+   subroutine model()
+      type(ars_dist) :: states(n), weights
+      double precision :: p
+      integer :: i
+      weights = ars_dirichlet([2d0, 3d0])
+      do i = 1, n
+         p = dble(i) / (n + 1)
+         states(i) = ars_categorical([p, 1 - p])
+      end do
+      call ars_observe_values("states", states, [(0d0, i = 1, n)])
+      call ars_observe_values("early", [early], [1d0])
+      call ars_observe_values("weights", [weights], [0.4d0, 0.6d0])
+   end subroutine
+end program
+"""
+
+
+def test_many_distributions_at_once_keep_their_parameters(
+    compiled: Callable[[Path], Path], tmp_path: Path, started: Callable[[ars.Simulator], ars.Simulator]
+) -> None:
+    """Of one call, of the whole trace, and of a distribution that was made before the first trace."""
+    (tmp_path / "many.f90").write_text(MANY)
+    post = started(ars.Simulator([str(compiled(tmp_path / "many.f90"))], workers=1)).posterior({}, 5, seed=1)
+    exact = np.log(np.arange(1, 301) / 301).sum() + np.log(0.75) + stats.dirichlet([2, 3]).logpdf([0.4, 0.6])
+    np.testing.assert_allclose(post.log_weights("ars"), exact, rtol=1e-12)
 
 
 NOT_NAMED = """

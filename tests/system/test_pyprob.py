@@ -242,7 +242,10 @@ def test_every_distribution_scores_tensors(start: Start) -> None:
 def test_distributions_of_the_programs_own(start: Start) -> None:
     sim = start("custom")
     prior = sim.prior(1200, seed=1)
-    assert set(prior.latents) == {"s", "w", "there"}
+    assert set(prior.latents) == {"s", "w", "there", "n", "o"}
+    np.testing.assert_allclose(prior["ancient"], 100 + prior["n"], rtol=1e-15)
+    np.testing.assert_allclose(prior["own"], 101 + prior["o"], rtol=1e-15)
+    np.testing.assert_allclose(prior["replaced"], 100 + prior["r"], rtol=1e-15)  # a nuisance
     np.testing.assert_allclose(prior["shifted"], 10 + prior["s"], rtol=1e-15)
     np.testing.assert_allclose(prior["wide"], 1000 + prior["w"], rtol=1e-15)
     np.testing.assert_allclose(prior["by hand"], 1000 + prior["there"], rtol=1e-15)
@@ -252,7 +255,7 @@ def test_distributions_of_the_programs_own(start: Start) -> None:
     again = sim.prior(1200, seed=1)
     assert again["dice"].tobytes() == prior["dice"].tobytes()
     post = sim.posterior(observe={}, traces=20, seed=1)
-    np.testing.assert_allclose(post.log_weights("ars"), -0.5, rtol=1e-12)
+    np.testing.assert_allclose(post.log_weights("ars"), -0.5 + stats.norm.logpdf(0.5), rtol=1e-12)
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from build_helpers import COMPILERS, Builder
+from build_helpers import COMPILERS, Builder, Variant
 from unnamed_tools import ANGLE, ENERGY, EXTRA, NEXT, OTHER, build, build_library, build_main, log_evidence
 
 import ars
@@ -195,6 +195,32 @@ def test_a_scope_left_open_ends_with_its_trace(start: Start) -> None:
     found = latents(start("left-open", workers=1).prior(100, seed=1))
     assert f"left open>{ENERGY}" in found
     assert not any(address.startswith("left open>left open") for address in found)
+
+
+@pytest.fixture(scope="module")
+def scopes(builder: Builder) -> Path:
+    return builder.program([Path(__file__).parent / "unnamed" / "scopes.cpp"], Variant(COMPILERS[0], ("-O1", "-g")))
+
+
+MAIN = "main::lambda#1"
+SCOPES = {  # "inner" covers the first try alone: the retries end it
+    "inside": {f"decay/outer>inner>{MAIN}>retried_inside#1", f"decay/outer>{MAIN}>retried_inside#2", MAIN},
+    "left": {f"decay/left>{MAIN}>left_open#1", MAIN},
+    "unclosed": {f"outer>unclosed>{MAIN}>unclosed#1", MAIN},
+}
+
+
+@pytest.mark.parametrize("kind", SCOPES)
+def test_a_retry_closes_scopes_and_their_objects_end_in_peace(scopes: Path, start: Start, kind: str) -> None:
+    prior = start(kind, program=scopes).prior(60, seed=1)
+    assert not prior.failures
+    assert latents(prior) == SCOPES[kind]
+
+
+@pytest.mark.parametrize("kind", SCOPES)
+def test_scopes_without_a_controller(scopes: Path, kind: str) -> None:
+    """The plain simulator sees no retries: the scopes of a hundred rejected tries stay open, and do no harm."""
+    subprocess.run([str(scopes), kind], env={"ARS_SEED": "4", "ARS_TRACES": "20"}, check=True)
 
 
 MISTAKES = {

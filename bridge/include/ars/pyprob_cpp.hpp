@@ -48,7 +48,8 @@ namespace pyprob_cpp {
 
 namespace distributions {
 
-/* A subclass overrides sample() in the form of the pyprob_cpp that it was written for, and observe(). */
+/* A subclass overrides sample() and observe() in the form of the pyprob_cpp that it was written for. The free functions call
+ * the oldest form; each one calls the next, unless it is overridden. */
 class Distribution {
   public:
     Distribution() = default;
@@ -62,16 +63,28 @@ class Distribution {
         (void)control, (void)address, (void)name;
         return xt::xarray<double>{0};
     }
-    virtual xt::xarray<double> sample(const bool control, const bool replace, const std::string &address,
-                                      const std::string &name) {
+    virtual xt::xarray<double> sample(const bool control, const bool replace, const std::string &address) {
         const bool before = libars_detail::here().replacing;
         libars_detail::here().replacing = replace;
-        xt::xarray<double> out = sample(control, address, name);
+        xt::xarray<double> out = sample(control, std::string(), address);
         libars_detail::here().replacing = before;
         return out;
     }
+    virtual xt::xarray<double> sample(const bool control, const bool replace, const std::string &address,
+                                      const std::string &name) {
+        return sample(control, replace, name.empty() ? address : name);
+    }
+    /* An address that is no std::string would rather become the bool `replace`. */
+    template <class Text, class = libars_detail::if_text<Text>>
+    xt::xarray<double> sample(const bool control, Text address, const std::string &name) {
+        return sample(control, std::string(address), name);
+    }
+
     virtual void observe(xt::xarray<double> value, const std::string &address, const std::string &name) {
         (void)value, (void)address, (void)name;
+    }
+    virtual void observe(xt::xarray<double> value, const std::string &address) {
+        observe(std::move(value), std::string(), address);
     }
 };
 
@@ -83,6 +96,7 @@ namespace libars_detail {
  * prior(a, b), what libars draws from; and local(a, b, engine), a draw outside a trace. */
 template <class Family> class elementwise : public distributions::Distribution {
   public:
+    using distributions::Distribution::observe;
     using distributions::Distribution::sample;
     xt::xarray<double> sample(const bool control, const std::string &address, const std::string &name) override {
         const spread a(first, shape), b(second, shape);
@@ -257,6 +271,7 @@ class Categorical : public Distribution {
             for (std::size_t i = 0; i < k && sum > 0 && std::isfinite(sum); i++) p[row + i] /= sum;
         }
     }
+    using Distribution::observe;
     using Distribution::sample;
     xt::xarray<double> sample(const bool control, const std::string &address, const std::string &name) override {
         const std::size_t n = libars_detail::size_of(shape);
@@ -332,15 +347,14 @@ ARS__PYPROB_CALL xt::xarray<double> sample(distributions::Distribution &distribu
     return sample(distribution, control, libars_detail::here().replace, name);
 }
 /* A name that is no std::string would rather become a bool: this one is a better match, and no match for 0. */
-template <class Text,
-          class = std::enable_if_t<std::is_same<Text, const char *>::value || std::is_same<Text, char *>::value>>
+template <class Text, class = libars_detail::if_text<Text>>
 ARS__PYPROB_CALL xt::xarray<double> sample(distributions::Distribution &distribution, const bool control, Text name) {
     return sample(distribution, control, libars_detail::here().replace, name);
 }
 
 ARS__PYPROB_CALL void observe(distributions::Distribution &distribution, xt::xarray<double> value,
                               const std::string &name) {
-    distribution.observe(std::move(value), "", name);
+    distribution.observe(std::move(value), name);
 }
 ARS__PYPROB_CALL void observe(distributions::Distribution &distribution, xt::xarray<double> value) {
     observe(distribution, std::move(value), "");
@@ -394,6 +408,7 @@ class Model {
         trace() {
             libars_detail::process &now = libars_detail::here();
             now.in_trace = true;
+            now.replacing = false;
             now.unnamed_tags = 0;
             now.replaced.clear();
             now.engine.seed(1 + static_cast<std::uint32_t>(ars_draw(ars_uniform(0, 2147483646))));

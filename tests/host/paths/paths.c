@@ -39,6 +39,11 @@ static double many(double x, int depth) {
     return many(x, depth - 1) + 1;
 }
 
+/* Recursion from the line that declares the function. */
+// clang-format off
+double one_line(int n) { double x = ars_flat(); if (n > 0) x += one_line(n - 1) * 0.5; return x; }
+// clang-format on
+
 static double tail(void) {
     return ars_flat();
 }
@@ -84,5 +89,6 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 2; i++) sum += apply(table[(i + argc) % 2], sum);
     sum += large(1, 1 + argc);
     for (int i = 0; i < 4; i++) sum += flat();
+    sum += one_line(argc);
     return sum > 1e300;
 }

@@ -70,6 +70,26 @@ class Shifted : public Distribution {
     }
 };
 
+// As it was before draws had names, over a distribution that is there, and over one of its own.
+class Ancient : public Normal {
+  public:
+    Ancient() : Normal(0, 1) {}
+    xt::xarray<double> sample(const bool control, const bool replace, const std::string &address) override {
+        return 100 + Normal::sample(control, replace, address);
+    }
+    void observe(xt::xarray<double> value, const std::string &address) override {
+        Normal::observe(value - 100, address);
+    }
+};
+class OfItsOwn : public Distribution {
+    Ancient base;
+
+  public:
+    xt::xarray<double> sample(const bool control, const bool replace, const std::string &address) override {
+        return 1 + base.sample(control, replace, address);
+    }
+};
+
 // As it has it now; this one draws for itself.
 class Dice : public Distribution {
   public:
@@ -99,5 +119,11 @@ xt::xarray<double> custom() {
     tag(wide.sample(true, "there", ""), "by hand");
     observe(shifted, 10.5, "s0");
     observe(dice, 3);
+    Ancient ancient;
+    OfItsOwn own;
+    tag(sample(ancient, "n"), "ancient");
+    tag(sample(own, "o"), "own");
+    tag(sample(ancient, true, true, "r"), "replaced");
+    observe(ancient, 100.5, "n0");
     return 0;
 }

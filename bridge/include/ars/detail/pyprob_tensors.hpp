@@ -4,22 +4,34 @@
 
 /* What pyprob_cpp's own header brought along stays there for programs that rely on it. */
 #include <algorithm>
+#include <array>
 #include <cassert>
+#include <cerrno>
+#include <chrono>
+#include <cinttypes>
 #include <cmath>
-#include <cstdint>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <functional>
+#include <iomanip>
 #include <iostream>
+#include <iterator>
 #include <limits>
+#include <list>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -53,6 +65,10 @@ inline process &here() {
     static process it;
     return it;
 }
+
+/* For overloads that take text which is no std::string. */
+template <class Text>
+using if_text = std::enable_if_t<std::is_same<Text, const char *>::value || std::is_same<Text, char *>::value>;
 
 /* ---- shapes ---- */
 
