@@ -152,6 +152,44 @@ def test_two_hundred_simulators_leave_nothing(csim: Callable[[str], str]) -> Non
     assert run_alone(SOAK, csim("gaussian")) == "ended\n"
 
 
+# ---- Ctrl-C while the simulator starts -------------------------------------------------------------------------------
+
+# At the two moments at which something exists that nobody knows yet: after the call that makes it.
+INTERRUPTED_SOCKET = """
+import signal, zmq
+class Interrupted(zmq.Socket):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        signal.raise_signal(signal.SIGINT)
+zmq.Context._socket_class = Interrupted
+"""
+INTERRUPTED_START = """
+import signal
+from ars.runtime import launch
+start = launch._start
+def interrupted(*args):
+    process = start(*args)
+    signal.raise_signal(signal.SIGINT)
+    return process
+launch._start = interrupted
+"""
+INTERRUPTED = """
+sim = ars.Simulator(path, workers=1)
+try:
+    sim.prior(5, seed=1)
+except KeyboardInterrupt as error:
+    kept = error   # with every frame, so that nothing ends because nobody refers to it
+    nothing_left()
+    assert not sim.running
+    print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("code", [INTERRUPTED_SOCKET, INTERRUPTED_START], ids=["socket", "process"])
+def test_ctrl_c_while_a_simulator_starts_ends_it(code: str, csim: Callable[[str], str]) -> None:
+    assert run_alone(code + INTERRUPTED, csim("gaussian")) == "ended\n"
+
+
 # ---- the end of the interpreter, and forks ---------------------------------------------------------------------------
 
 DAEMON = """

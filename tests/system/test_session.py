@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import ars
+from ars.runtime.conversation import Conversation
 from ars.store.identity import proposed_by
 
 FAKE = Path(__file__).with_name("fake_simulator.py")
@@ -198,6 +199,50 @@ def test_ctrl_c_keeps_what_had_finished_and_the_session(fake: Callable[..., ars.
     assert len(caught.value.partial) == 0
     assert sim.running
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_that_comes_with_the_last_message_is_heeded(
+    fake: Callable[..., ars.Simulator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another run may follow: the next step of a posterior, or of the user's loop."""
+    check_done = Conversation._check_done
+
+    def interrupted(self: Conversation, done: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        check_done(self, done)
+
+    sim = fake()
+    with monkeypatch.context() as patch:
+        patch.setattr(Conversation, "_check_done", interrupted)
+        with pytest.raises(ars.RunInterrupted) as caught:
+            sim.prior(100)
+    assert caught.value.partial is not None
+    assert len(caught.value.partial) == 100
+    assert sim.running
+    assert len(sim.prior(5)) == 5
+
+
+def test_ctrl_c_while_a_run_is_about_to_begin_leaves_the_simulator_free(
+    fake: Callable[..., ars.Simulator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim = fake()
+    lock = sim._processes._in_this_process().busy
+
+    class Interrupted:
+        def acquire(self, blocking: bool) -> bool:
+            taken = lock.acquire(blocking)
+            signal.raise_signal(signal.SIGINT)
+            return taken
+
+        def release(self) -> None:
+            lock.release()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sim._processes.use, "busy", Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            sim.prior(5)
+    assert not lock.locked()
+    assert len(sim.prior(5)) == 5
 
 
 def test_ctrl_c_ends_a_host_that_does_not_listen(fake: Callable[..., ars.Simulator]) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ars import installed
 from ars.errors import LaunchError
+from ars.runtime.interrupts import Interrupts
 from ars.runtime.leftovers import remove_stale
 from ars.runtime.pipes import AlivePipe, LastLines
 
@@ -110,13 +111,23 @@ class Family:
             if before_start is not None:
                 before_start(self.endpoint)
             environment.update(_variables(self.endpoint, self.token, host, alive_write, workers, environment))
-            self.process = _start(argv, environment, cwd, show_stdout, alive_write, self.name)
+            with Interrupts() as interrupts:  # Ctrl-C could leave processes that nobody ends
+                self.process = _start(argv, environment, cwd, show_stdout, alive_write, self.name)
+                self._hold()
         except BaseException:
             self._alive.close()
             shutil.rmtree(self.directory, ignore_errors=True)
             raise
         finally:
             os.close(alive_write)
+        try:
+            interrupts.check()
+        except KeyboardInterrupt:
+            self.end()
+            raise
+
+    def _hold(self) -> None:
+        """From now on the processes end with this object."""
         assert self.process.stderr is not None
         self._stderr = LastLines(os.dup(self.process.stderr.fileno()))
         self.process.stderr.close()

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 import zmq
 
 from ars.errors import LaunchError
+from ars.runtime.interrupts import Interrupts
 
 __all__ = ["Link"]
 
@@ -86,8 +87,10 @@ class Link:
 
     def socket(self, kind: int) -> zmq.Socket[bytes]:
         """A new socket of this context, which drops what it cannot deliver when it is closed."""
-        socket = self._held.context.socket(kind)
-        self._held.sockets.append(socket)
+        with Interrupts() as interrupts:  # Ctrl-C could leave one that is not listed, and the end would wait for it
+            socket = self._held.context.socket(kind)
+            self._held.sockets.append(socket)
+        interrupts.check()
         socket.setsockopt(zmq.LINGER, 0)
         return socket
 

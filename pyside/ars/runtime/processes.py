@@ -15,6 +15,7 @@ from ars.columns import Columns, Site
 from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
 from ars.progress import NoProgress
 from ars.proposers import PriorProposer, Proposer
+from ars.runtime.interrupts import Interrupts
 from ars.runtime.recorder import Recorder
 from ars.runtime.session import Session
 from ars.runtime.setup import Setup
@@ -152,18 +153,30 @@ class Processes:
         ``lease``, from ``lease``: what this is a part of. After a ``close`` it does not begin.
         """
         use = self._in_this_process()
-        if not use.busy.acquire(blocking=use.closing.is_set()):  # one that closes it is done in a moment
-            raise RuntimeError(
-                "this Simulator is in the middle of a run; use another Simulator for one at the same time"
-            )
-        use.thread = threading.get_ident()
+        mine = False
         try:
+            with Interrupts() as interrupts:  # Ctrl-C could leave the lock held by nobody
+                mine = use.busy.acquire(blocking=use.closing.is_set())  # one that closes it is done in a moment
+                if mine:
+                    use.thread = threading.get_ident()
+            interrupts.check()
+            if not mine:
+                raise RuntimeError(
+                    "this Simulator is in the middle of a run; use another Simulator for one at the same time"
+                )
             if lease is not None and lease != use.closings:
                 raise RunInterrupted("the simulator was closed")
             yield
         finally:
+            if mine:
+                self._release(use)
+
+    def _release(self, use: _Use) -> None:
+        """Lets others run."""
+        try:
             if use.closing.is_set():
                 self._end_session()
+        finally:
             use.thread = None
             use.busy.release()
 

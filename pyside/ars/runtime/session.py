@@ -182,7 +182,9 @@ class Session:
         try:
             with self._link.in_use(), Interrupts() as interrupts:
                 self._send(wire.encode_run(config, self._run))
-                return conversation.converse(interrupts)
+                done = conversation.converse(interrupts)
+            interrupts.check()  # a Ctrl-C that came with the last message: another run may follow
+            return done
         except RunInterrupted:
             self._cancel(conversation)
             raise
@@ -213,6 +215,8 @@ class Session:
 
     def _cancel(self, conversation: Conversation) -> None:
         """Stops the run and takes in what had finished. If the host does not stop, the family is ended."""
+        if conversation.done is not None:
+            return
         try:
             with self._link.in_use():
                 conversation.cancel()
