@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from ars.config import NetworkConfig
 from ars.network.model import features
 from ars.network.model.attention import SeriesReaders, series_of
 from ars.network.model.embeddings import ObservationEncoder, Standardiser
-from ars.network.model.heads import HEADS, HeadSettings, Proposal, divided
+from ars.network.model.heads import HEADS, Head, HeadSettings, Proposal, divided
 from ars.network.model.inputs import Inputs, distinct
 from ars.network.model.layers import FamilyHead, PairLayers
 from ars.network.model.proposals import prior_log_probs
@@ -69,6 +69,7 @@ class ProposalNetwork(nn.Module):
     Rows are given in parallel tensors. A site is an index of the vocabulary; -1 is no site, or one not known.
     """
 
+    by_kind: ClassVar[Mapping[DistKind, Head]] = HEADS  # a subclass that is only trained may have others
     kinds: Tensor
 
     def __init__(
@@ -169,12 +170,12 @@ class ProposalNetwork(nn.Module):
         self._grow_sites(new)
         self._grow_categories(vocabulary.categories)
         present = sorted({site.kind for site in vocabulary})
-        self._families = tuple(kind for kind in present if kind in HEADS)
-        self._left_to_prior = tuple(kind for kind in present if kind not in HEADS)
+        self._families = tuple(kind for kind in present if kind in self.by_kind)
+        self._left_to_prior = tuple(kind for kind in present if kind not in self.by_kind)
         for kind in self._families:
             if kind.name not in self.heads:
                 with _seeded(self.seed, "head", kind.name):
-                    bias = HEADS[kind].bias(self._settings)
+                    bias = self.by_kind[kind].bias(self._settings)
                     head = FamilyHead(self.output_dim, self.config.head_hidden, bias)
                 self.heads[kind.name] = head.to(self.sites.weight.device).train(self.training)
         resized, added = {}, []
@@ -349,7 +350,7 @@ class ProposalNetwork(nn.Module):
             if family is DistKind.CATEGORICAL and categories is not None:
                 probabilities = categories[rows]
             asked = prior[rows].to(torch.float64)
-            for head, some in divided(family, asked, self._settings):
+            for head, some in divided(family, asked, self._settings, self.by_kind):
                 if some is None:
                     yield rows, head.build(raw, asked, probabilities, self._settings)
                 else:
@@ -413,8 +414,21 @@ class ProposalNetwork(nn.Module):
         at, levels = batch.packed()
         if not len(at):
             return batch.value.new_zeros((steps, traces))
+        log_q = self._packed_log_probs(self._outputs(batch, at, levels), batch, at, levels)
+        return log_q.new_zeros(steps * traces).index_copy(0, at, log_q).reshape(steps, traces)
+
+    def _packed_log_probs(self, out: Tensor, batch: TraceBatch, at: Tensor, levels: tuple[int, ...]) -> Tensor:
+        """log q of the latents at these places, from what the heads need [N, output_dim]."""
+        del levels
+        categories = None if batch.categories is None else batch.categories.flatten(0, 1)[at]
+        site, prior, value = batch.site.reshape(-1), batch.prior.reshape(-1, 4), batch.value.reshape(-1)
+        return self.log_prob(out, site[at], prior[at], categories, value[at])
+
+    def _outputs(self, batch: TraceBatch, at: Tensor, levels: tuple[int, ...]) -> Tensor:
+        """What the heads need [N, output_dim] for the latents at these places, as ``TraceBatch.packed`` has them."""
+        traces = batch.traces
         site, value, prior = batch.site.reshape(-1), batch.value.reshape(-1), batch.prior.reshape(-1, 4)
-        categories = None if batch.categories is None else batch.categories.reshape(steps * traces, -1)[at]
+        categories = None if batch.categories is None else batch.categories.flatten(0, 1)[at]
         before = at[levels[0] :] - traces  # the latent before is the one above: time comes first
         instance = batch.instance.reshape(-1)[at]
         obs = self.seen_of(self.observe(batch.observation).expand(traces, -1), at % traces, site[at], instance)
@@ -422,8 +436,7 @@ class ProposalNetwork(nn.Module):
         drawn = (site, value, prior)
         x = self._inputs(obs, asked, _latents(drawn, before), _latents(drawn, before - traces))
         h = run_lstm(self.lstm, x.product, levels)
-        log_q = self.log_prob(torch.cat([h, x.whole()], dim=-1), site[at], prior[at], categories, value[at])
-        return log_q.new_zeros(steps * traces).index_copy(0, at, log_q).reshape(steps, traces)
+        return torch.cat([h, x.whole()], dim=-1)
 
     def minus_log_q(self, batch: Batch) -> Tensor:
         """Minus the log density of all latents of all traces. In a TreeBatch each counts with its weight."""

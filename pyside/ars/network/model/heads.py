@@ -361,16 +361,19 @@ class _UniformHead(_BetaHead):
         return (4 if settings.wrap else 3) * settings.components
 
 
-def divided(kind: DistKind, prior: Tensor, settings: HeadSettings) -> list[tuple[Head, Tensor | None]]:
-    """The heads that priors [n, 4] of one kind have, and the rows of each; None: all."""
+def divided(
+    kind: DistKind, prior: Tensor, settings: HeadSettings, heads: Mapping[DistKind, Head] | None = None
+) -> list[tuple[Head, Tensor | None]]:
+    """The heads that priors [n, 4] of one kind have, and the rows of each; None: all. ``heads``: others than ours."""
+    head = (heads or HEADS)[kind]
     if kind is not DistKind.UNIFORM or not settings.wrap:
-        return [(HEADS[kind], None)]
+        return [(head, None)]
     angle = is_angle(prior)
     if not bool(angle.any()):
-        return [(HEADS[kind], None)]
+        return [(head, None)]
     if bool(angle.all()):
         return [(WRAPPED, None)]
-    return [(HEADS[kind], torch.nonzero(~angle).squeeze(-1)), (WRAPPED, torch.nonzero(angle).squeeze(-1))]
+    return [(head, torch.nonzero(~angle).squeeze(-1)), (WRAPPED, torch.nonzero(angle).squeeze(-1))]
 
 
 WRAPPED: Final = WrappedHead()

@@ -62,8 +62,10 @@ def train_simulator(
     progress: bool | Progress | None = None,
     tensorboard: str | os.PathLike[str] | None = None,
     device: str = "cpu",
+    make: type[ProposalNetwork] = ProposalNetwork,
 ) -> Network:
-    """Trains a network on fresh traces, or on those of ``data``; ``Simulator.train`` explains the arguments.
+    """Trains a network on fresh traces, or on those of ``data``; ``Simulator.train`` explains the arguments. ``make``
+    may be a network with other heads, which can be trained and judged, not served.
 
     Besides ``out`` there is a file with the training, net.training.safetensors. If it does not exist, resuming starts
     a training. Of several ranks, the first alone writes and shows something.
@@ -86,7 +88,7 @@ def train_simulator(
             source = _source(sim, config, seed, data, on_failure, ranks.share)
             _check_same_settings(ranks, config, sizes, source, state)
             torch.manual_seed(seed % 2**63)
-            trainer = _trainer(source, config, seed, sizes, state, shapes, embeddings, threads, ranks, where)
+            trainer = _trainer(source, config, seed, sizes, state, shapes, embeddings, threads, ranks, where, make)
         about = dataclasses.asdict(config) | {"source": source.describe()}
 
         def facade() -> Network:
@@ -231,6 +233,7 @@ def _trainer(
     threads: int,
     ranks: Ranks,
     device: torch.device,
+    make: type[ProposalNetwork],
 ) -> Trainer:
     """A trainer at its beginning, or where the state left off."""
     if state is not None and state.about.get("source") != source.describe():
@@ -247,7 +250,7 @@ def _trainer(
     known = agreed_vocabulary(ranks, vocabulary)
     table = renumbering(vocabulary, known)
     held_out = [each._replace(batch=renumbered(each.batch, table)) for each in held_out]
-    network = ProposalNetwork(sizes, known, found, embeddings, seed) if state is None else state.network
+    network = make(sizes, known, found, embeddings, seed) if state is None else state.network
     if ranks.share.ranks > 1:
         _check_modules(network)
     ranks.start_alike(network)
