@@ -32,13 +32,14 @@ FLAGS = (
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
 )
+LARGEST = 1100  # pixels across; wider pages are made smaller
 PAGES = (  # of the site: file, page, width, height
-    ("home", "index.html", 900, 1054),
+    ("home", "index.html", 1280, 1500),
     ("home-phone", "index.html", 400, 1120),
-    ("tutorial", "tutorials/epidemic.html", 900, 1054),
+    ("tutorial", "tutorials/epidemic.html", 1280, 1500),
     ("explanation-phone", "explanation/ars-in-pictures.html", 400, 1120),
-    ("reference-c", "reference/c.html", 900, 914),
-    ("reference-python", "reference/python/posterior.html", 900, 914),
+    ("reference-c", "reference/c.html", 1280, 1300),
+    ("reference-python", "reference/python/posterior.html", 1280, 1300),
 )
 
 
@@ -58,14 +59,17 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 
 def photograph(driver: webdriver.Chrome, page: Path, name: str, width: int, height: int, *, dark: bool = False) -> None:
-    """Writes the upper part of a page to docs/figures, with 256 colours."""
+    """Writes the upper part of a page to docs/figures, in 256 colours."""
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     theme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": theme})
     driver.get(page.as_uri())
     shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
-    image = Image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB").quantize(256)
+    image = Image.open(io.BytesIO(base64.b64decode(shot["data"]))).convert("RGB")
+    if width > LARGEST:
+        image = image.resize((LARGEST, round(height * LARGEST / width)), Image.Resampling.LANCZOS)
+    image = image.quantize(256)
     image.save(HERE / f"{name}.png", optimize=True)
     print(f"{name}.png: {image.size[0]} x {image.size[1]}")
 

@@ -195,12 +195,15 @@ def text_has_contrast_in_both_themes(browser: Browser, report: Path, *, dark: bo
 
 
 def paper_shows_all_tabs_in_light_colours(browser: Browser, report: Path) -> None:
-    browser.open(report, dark=True)
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    browser.open(report, 760, dark=True)
+    dark = {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
     panels = browser.driver.find_elements("css selector", "[role=tabpanel]")
     assert all(panel.is_displayed() for panel in panels)
     assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not browser.driver.find_element("css selector", "nav").is_displayed()
+    assert browser.run(CONTRAST) == []
+    assert browser.run("return document.documentElement.scrollWidth") <= 760
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 

@@ -163,7 +163,7 @@ class _Scale:
     def labels(self) -> list[str]:
         """Numbers above the offset."""
         numbers = self._numbers
-        step = 1.0 if len(numbers) < 2 else numbers[1] - numbers[0]
+        step = 1.0 if len(numbers) < 2 else float(f"{numbers[1] - numbers[0]:.9g}")  # 0.6 - 0.4 is not 0.2
         return [_label(number, number if self.log else step) for number in numbers]
 
     def name(self, name: str) -> str:
