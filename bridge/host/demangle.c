@@ -285,7 +285,9 @@ size_t host_base_length(const char *symbol) {
         const char *found = strstr(symbol, added[i]);
         if (found && found != symbol && (size_t)(found - symbol) < length) length = (size_t)(found - symbol);
     }
-    return length;
+    size_t end = length; /* a number, of functions inside functions: model.0, from GCC for C and Fortran */
+    while (end && isdigit((unsigned char)symbol[end - 1])) end--;
+    return end > 1 && end < length && symbol[end - 1] == '.' ? end - 1 : length;
 }
 
 /* An operator() of a lambda is the lambda. */

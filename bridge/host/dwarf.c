@@ -91,6 +91,12 @@ static void scopes(struct host_dwarf *dwarf, struct place at, unsigned depth, ch
     if (parent.entry->kind == HOST_ENTRY_CLASS || name) host_name_add(name ? name : "", text, LONGEST);
 }
 
+/* A function of C or Fortran inside another one. Its symbol does not say inside which. */
+static bool is_nested(struct place at) {
+    if (at.entry->kind != HOST_ENTRY_FUNCTION || at.entry->parent == HOST_NO_ENTRY) return false;
+    return at.unit->entries[at.entry->parent].kind == HOST_ENTRY_FUNCTION;
+}
+
 /* Adds to `text`, which is empty. */
 static void full_name(struct host_dwarf *dwarf, struct place at, unsigned depth, char *text) {
     struct place last = at;
@@ -101,7 +107,7 @@ static void full_name(struct host_dwarf *dwarf, struct place at, unsigned depth,
             return;
         }
     }
-    scopes(dwarf, last, depth, text);
+    if (!is_nested(last)) scopes(dwarf, last, depth, text);
     if (last.entry->name) host_name_add(last.entry->name, text, LONGEST);
 }
 

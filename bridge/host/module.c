@@ -208,8 +208,8 @@ struct host_module *host_module_open(const char *path) {
     size_t size = strlen(path) + 1;
     m->path = memcpy(host_grow(NULL, size), path, size);
     const char *slash = strrchr(path, '/');
-    char base[LONGEST] = "";
-    host_demangle(slash ? slash + 1 : path, base, sizeof base);
+    char base[LONGEST];
+    snprintf(base, sizeof base, "%s", slash ? slash + 1 : path);
     m->base = host_module_intern(m, base);
     m->readable = host_elf_open(&m->elf, path);
     m->dwarf = m->readable ? host_dwarf_open(&m->elf) : NULL;

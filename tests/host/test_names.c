@@ -24,6 +24,9 @@ static const char *readable(const char *symbol) {
 static void symbols(void) {
     CHECK_TEXT(readable("decay"), "decay");
     CHECK_TEXT(readable("decay.part.0"), "decay");
+    CHECK_TEXT(readable("model.12"), "model"); /* inside another function, in C or Fortran */
+    CHECK_TEXT(readable("inner.0.constprop.1"), "inner");
+    CHECK_TEXT(readable(".7"), ".7");
     CHECK_TEXT(readable("decay.constprop.0.isra.0"), "decay");
     CHECK_TEXT(readable("decay.cold"), "decay");
     CHECK_TEXT(readable("decay.lto_priv.3"), "decay");

@@ -142,6 +142,54 @@ def test_many_distributions_at_once_keep_their_parameters(
     np.testing.assert_allclose(post.log_weights("ars"), exact, rtol=1e-12)
 
 
+CONTAINED = """
+module physics
+   use ars
+   implicit none
+contains
+   double precision function shoot(e)
+      double precision, intent(in) :: e
+      shoot = e * ars_flat() + inner(1d0)
+   contains
+      double precision function inner(x)
+         double precision, intent(in) :: x
+         inner = x * ars_flat()
+      end function
+   end function
+end module
+program contained
+   use physics
+   implicit none
+   call ars_run(model)
+contains
+   subroutine model()
+      call ars_result("s", shoot(2d0) + local(3d0) + ars_sample(ars_normal(0d0, 1d0)))
+   end subroutine
+   double precision function local(x)
+      double precision, intent(in) :: x
+      local = x + ars_flat()
+   end function
+end program
+"""
+
+
+def test_contained_procedures_have_the_same_names_inlined_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Callable[[ars.Simulator], ars.Simulator]
+) -> None:
+    """Their symbols end with a number that counts all procedures of the file: model.2."""
+    (tmp_path / "contained.f90").write_text(CONTAINED)
+    monkeypatch.chdir(tmp_path)
+    for level in ("-O0", "-O3"):
+        assert main(["compile", level, "-g", "contained.f90", "-o", f"contained{level}"]) == 0
+        prior = started(ars.Simulator([f"./contained{level}"], workers=1)).prior(3, seed=1)
+        assert set(prior.latents) == {
+            "model#1>physics::shoot#1",
+            "model#1>physics::shoot#1>inner#1",
+            "model#1>local#1",
+            "model#1:Normal",
+        }
+
+
 NOT_NAMED = """
 program wrong
    use ars
