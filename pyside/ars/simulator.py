@@ -6,7 +6,7 @@ import dataclasses
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy.typing as npt
 
@@ -279,6 +279,12 @@ class Simulator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Simulator cannot be copied or pickled, because it owns processes: make one where it is needed, with "
+            "ars.Simulator(command)"
+        )
 
     def __repr__(self) -> str:
         workers = "" if self.workers is None else f", workers={self.workers}"

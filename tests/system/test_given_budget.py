@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import ars
-from ars.inference import phases
+from ars.inference import fixed, job, phases
 
 PROPOSALS = {"mass": ars.Normal(1, 1), "lifetime": ars.Gamma(2, 0.8), "position": ars.Normal(1.5, 1.2)}
 DATA = {"y": 0.8}
@@ -74,3 +76,33 @@ def test_ctrl_c_between_two_steps_has_what_had_finished(
     assert bool(partial.run.exact) == (len(names) == 1)  # what is certain is known without estimates
     with pytest.raises(ars.WeightError):
         partial.log_weights("ars")
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "budget"),
+    [
+        (job, "report_continuations", None),
+        (job, "report_continuations", ars.Budget(M=1, N=2)),
+        (job, "report_continuations", ars.Budget.auto(phases=1)),
+        (job, "report_continuations", ars.Budget.auto(phases=2)),
+        (fixed, "without_estimates", ars.Budget(M=1, N=2)),
+    ],
+)
+def test_ctrl_c_after_the_last_trace_loses_none(
+    csim: Csim, module: Any, function: str, budget: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    asked: dict[str, Any] = {"traces": 300, "seed": 3, "proposals": {"mass": PROPOSALS["mass"]}, "budget": budget}
+    with ars.Simulator([csim("branching")], workers=2) as simulator:
+        right = simulator.posterior(DATA, **asked)
+        monkeypatch.setattr(module, function, interrupt)
+        with pytest.raises(ars.RunInterrupted) as error:
+            simulator.posterior(DATA, **asked)
+    partial = error.value.partial
+    assert isinstance(partial, ars.Posterior)
+    np.testing.assert_array_equal(partial.trace_numbers, right.trace_numbers)
+    assert partial.budget == right.budget
+    if budget is not None:
+        np.testing.assert_array_equal(partial.log_weights("ars"), right.log_weights("ars"))

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -162,6 +163,20 @@ def test_a_long_temporary_directory_is_not_used_for_the_socket(tmp_path: Path, m
     with Family(["sleep", "60"]) as family:
         assert family.directory.startswith("/tmp/")
         assert list(deep.iterdir()) == []
+
+
+def test_without_a_temporary_directory_of_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read-only system, or a limit of 0 bytes per file: Python writes a file to find its directory."""
+
+    def none() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    with Family(["sleep", "60"]) as family:
+        assert family.directory.startswith("/tmp/")
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: none())
+    with pytest.raises(LaunchError, match=r"no writable directory .* set TMPDIR"):
+        Family(["sleep", "60"])
 
 
 # ---- the end ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,9 @@ there is no hang, not how fast the machine is.
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -264,6 +266,12 @@ print("ended")
 @pytest.mark.parametrize("code", [FORKED, FORKED_IN_A_RUN], ids=["idle", "in_a_run"])
 def test_a_forked_copy_has_nothing_to_do_with_ours(code: str, csim: Callable[[str], str]) -> None:
     assert "ended\n" in run_alone(code, csim("gaussian"))
+
+
+@pytest.mark.parametrize("how", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_simulator_is_not_copied(how: Callable[[object], object]) -> None:
+    with pytest.raises(TypeError, match="owns processes: make one where it is needed"):
+        how(ars.Simulator("anything"))
 
 
 # ---- close -----------------------------------------------------------------------------------------------------------

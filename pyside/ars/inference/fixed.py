@@ -53,7 +53,8 @@ def estimated_at_once(
     done = len(job.before)
     config = job.config(wanted, {**budgets, **nothing_of(spared)}, first=first + done, count=total - done)
     rest = job.step(config, folder=folder)
-    columns, job.before = merge([*job.before, rest]), []
+    columns = merge([*job.before, rest])
+    job.before = [columns]  # for a Ctrl-C from now on
     while True:
         # A latent with a proposal may have turned up under a loop that was left out: in this run, in the one that it
         # resumes, or in the continuations that complete it.
@@ -87,6 +88,6 @@ def _completed(
     different = differing(columns, again, rounded=job.asks)
     if different.any():
         job.warn_of_difference(int(np.count_nonzero(different)), len(different))
-        job.base = None
+        job.base, job.before = None, []
         return job.step(job.config(wanted, budgets))
     return with_estimates(columns, again)

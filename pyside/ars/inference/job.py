@@ -273,8 +273,9 @@ class Job:
         return self._result(merge([self.base, columns]) if more else self.base, self.budget, self._known_exact())
 
     def so_far(self) -> Posterior | None:
-        """What there is between two steps; None before the first."""
-        return None if self.base is None else self._result(self.base, self.budget, self._known_exact())
+        """What there is between two steps, or after the last; None before the first."""
+        parts = self.before if self.base is None else [self.base]
+        return self._result(merge(parts), self.budget, self._known_exact()) if parts else None
 
     def _known_exact(self) -> frozenset[str]:
         return self.exact() if self.asked.in_loops == "proposal" else frozenset()
@@ -340,6 +341,7 @@ class Job:
         self, columns: Columns, budget: Budget | ChosenBudget | None, exact: frozenset[str], **stats: float
     ) -> Posterior:
         """The result of all steps, after the warnings that they call for."""
+        self.base, self.budget = columns, budget  # for a Ctrl-C from now on
         self._stats.update(stats)
         if self._unkept is not None:
             self._unkept.partial = self._result(columns, budget, exact, whole=True)

@@ -311,8 +311,11 @@ def _variables(
 
 def _socket_directory() -> str:
     """A private directory (0700) whose path is short enough for a socket."""
-    remove_stale((tempfile.gettempdir(), "/tmp", "/dev/shm"))
-    for parent in (None, "/tmp", "/dev/shm"):
+    parents = ["/tmp", "/dev/shm"]
+    with contextlib.suppress(OSError):  # Python knows no directory that it can write to; it does not try the last one
+        parents.insert(0, tempfile.gettempdir())
+    remove_stale(parents)
+    for parent in parents:
         try:
             directory = tempfile.mkdtemp(prefix=f"ars-{os.getpid()}-", dir=parent)
         except OSError:
