@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy import special, stats
+from tests import exact
 
 from ars._native import DistKind
 from ars.config import NetworkConfig
@@ -15,7 +16,7 @@ from ars.network.model.core import ProposalNetwork  # noqa: E402
 from ars.network.model.heads import HeadSettings  # noqa: E402
 from ars.network.model.trace_batch import TraceBatch  # noqa: E402
 from ars.network.model.vocabulary import SiteSpec, Vocabulary  # noqa: E402
-from ars_lab.ablation import blocks, splines  # noqa: E402
+from ars_lab.ablation import blocks, optimum, splines  # noqa: E402
 from ars_lab.ablation.command import table  # noqa: E402
 from ars_lab.ablation.measure import Outcome  # noqa: E402
 
@@ -186,3 +187,32 @@ def test_the_table_has_differences_seed_by_seed() -> None:
     ]
     rows = table(outcomes).splitlines()[2:]
     assert [row.split(" | ")[3] for row in rows] == ["+0.000 ± 0.000", "-0.900 ± 0.100"]
+
+
+def test_the_best_loss_of_a_sequence_has_its_exact_evidence() -> None:
+    """Of one row by quadrature, of two by plain draws."""
+    one = optimum.log_evidence(np.array([[3.0], [1.0]]))
+    assert np.exp(one) == pytest.approx([exact.sequence(y).evidence for y in (3.0, 1.0)], rel=3e-3)
+    rng, n = np.random.default_rng(5), 300_000
+    rows = [row_of_sequence(rng, n) for _ in range(2)]
+    total = np.cumsum([row.sum(axis=0) for row in rows], axis=0)
+    likelihood = stats.norm.pdf(2.5, total[0], 0.5) * stats.norm.pdf(4.0, total[1], 0.5)
+    two = np.exp(optimum.log_evidence(np.array([[2.5, 4.0]]))[0])
+    assert abs(likelihood.mean() - two) < 3.5 * likelihood.std() / np.sqrt(n)
+    rows_of_one = optimum.Rows(*(np.array([[x]]) for x in (0.7, 1.6, 0.3)))
+    y = np.linspace(-2, 7, 2_000)
+    mass = np.exp([optimum.log_joint(rows_of_one, np.array([[each]]))[0] for each in y]).sum() * (y[1] - y[0])
+    prior = stats.expon.pdf(0.7) / stats.expon.cdf(2) * stats.norm.pdf(0.9) / stats.norm.sf(0.3)
+    assert mass == pytest.approx(prior * stats.norm.pdf(0.3) / stats.norm.cdf(1.4))
+
+
+def row_of_sequence(rng: np.random.Generator, n: int) -> Floats:
+    """Latents [3, n] of accepted rows of csim/sequence.c."""
+    a, b, c = np.full(n, 2.0), np.zeros(n), np.full(n, np.inf)
+    while (again := np.flatnonzero(a >= 2)).size:
+        a[again] = rng.exponential(size=again.size)
+    while (again := np.flatnonzero(b <= 1)).size:
+        b[again] = rng.normal(a[again])
+    while (again := np.flatnonzero(c >= b - a + 0.5)).size:
+        c[again] = rng.normal(size=again.size)
+    return np.stack([a, b, c])
