@@ -179,6 +179,19 @@ def test_blocks_end_where_a_draw_is_none_of_theirs(make: type[ProposalNetwork]) 
     assert bool((together[~mask] == 0).all())
 
 
+@pytest.mark.parametrize("make", [*NETWORKS, splines.SplineNetwork])
+def test_an_angle_keeps_the_head_of_libars(make: type[ProposalNetwork]) -> None:
+    """Which takes the first of the raw numbers, however many there are."""
+    kinds, n = [DistKind.UNIFORM, DistKind.UNIFORM], 4_000
+    network, turn = network_of(make, kinds), 2 * np.pi
+    x = (np.arange(n) + 0.5) * turn / n
+    traces = batch(kinds, [np.full(n, 0.2), x])
+    traces.prior[1, :, :2] = torch.tensor([0.0, turn])
+    with torch.no_grad():
+        log_q = network.log_probs(traces)[1].numpy()
+    assert np.exp(log_q).sum() * turn / n == pytest.approx(1, abs=1e-3)
+
+
 def test_the_table_has_differences_seed_by_seed() -> None:
     outcomes = [
         Outcome(name, seed, 100, loss + 10 * seed, 0.5, float("nan"), 1.0, 1.0)
