@@ -3,6 +3,7 @@ With all its latents it trains and infers."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,5 +117,39 @@ def test_the_ablation_runs_and_compares(csim: Callable[[str], str], capsys: pyte
     assert rows[0][3] == "+0.000" and float(rows[1][2]) - float(rows[0][2]) == pytest.approx(
         float(rows[1][3]), abs=2e-3
     )
-    with pytest.raises(ValueError, match=r"there is no variant flta; there are .*20 components"):
+    with pytest.raises(ValueError, match=r"there is no variant flta; there are .*components 20"):
         list(ablation.run(ablation.SUBJECTS["sir"], traces=1, data=1, draws=1, only=["flta"], simulators=folder))
+
+
+def test_the_ablation_shares_a_recording_and_keeps_what_it_has(
+    csim: Callable[[str], str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Also with a network that can only be trained, and one whose defensive share is changed after the training."""
+    pytest.importorskip("torch")
+    from ars_lab import ablation
+
+    folder, table = str(Path(csim("sequence")).parent), tmp_path / "table.json"
+    arguments = [
+        "sequence",
+        "--quick",
+        "--simulators",
+        folder,
+        "--json",
+        str(table),
+        "--recording",
+        str(tmp_path / "r"),
+    ]
+    assert ablation.main([*arguments, "--seeds", "1,2", "--only", "base,spline flows"]) == 0
+    found = [ablation.Outcome(**each) for each in json.loads(table.read_text())]
+    assert [(one.name, one.seed) for one in found] == [
+        (name, seed) for seed in (1, 2) for name in ("base", "spline flows")
+    ]
+    assert [np.isnan(one.ess) for one in found] == [False, True] * 2
+    assert found[0].held_out == pytest.approx(sum(found[0].by_latent.values())) != found[2].held_out
+    share = "defensive 0.05 after training"
+    assert ablation.main([*arguments, "--only", f"base,spline flows,{share}"]) == 0
+    after = [ablation.Outcome(**each) for each in json.loads(table.read_text())]
+    assert [one.held_out for one in after[:4]] == [one.held_out for one in found]
+    assert [one.name for one in after[4:]] == [share]
+    assert 0 < abs(after[4].held_out - found[0].held_out) < 1
+    assert f"| {share} | 1,000 |" in capsys.readouterr().out

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy import special, stats
+from tests import exact
 
 from ars._native import DistKind
 from ars.config import NetworkConfig
@@ -15,7 +16,7 @@ from ars.network.model.core import ProposalNetwork  # noqa: E402
 from ars.network.model.heads import HeadSettings  # noqa: E402
 from ars.network.model.trace_batch import TraceBatch  # noqa: E402
 from ars.network.model.vocabulary import SiteSpec, Vocabulary  # noqa: E402
-from ars_lab.ablation import blocks, splines  # noqa: E402
+from ars_lab.ablation import blocks, optimum, splines  # noqa: E402
 from ars_lab.ablation.command import table  # noqa: E402
 from ars_lab.ablation.measure import Outcome  # noqa: E402
 
@@ -178,6 +179,19 @@ def test_blocks_end_where_a_draw_is_none_of_theirs(make: type[ProposalNetwork]) 
     assert bool((together[~mask] == 0).all())
 
 
+@pytest.mark.parametrize("make", [*NETWORKS, splines.SplineNetwork])
+def test_an_angle_keeps_the_head_of_libars(make: type[ProposalNetwork]) -> None:
+    """Which takes the first of the raw numbers, however many there are."""
+    kinds, n = [DistKind.UNIFORM, DistKind.UNIFORM], 4_000
+    network, turn = network_of(make, kinds), 2 * np.pi
+    x = (np.arange(n) + 0.5) * turn / n
+    traces = batch(kinds, [np.full(n, 0.2), x])
+    traces.prior[1, :, :2] = torch.tensor([0.0, turn])
+    with torch.no_grad():
+        log_q = network.log_probs(traces)[1].numpy()
+    assert np.exp(log_q).sum() * turn / n == pytest.approx(1, abs=1e-3)
+
+
 def test_the_table_has_differences_seed_by_seed() -> None:
     outcomes = [
         Outcome(name, seed, 100, loss + 10 * seed, 0.5, float("nan"), 1.0, 1.0)
@@ -186,3 +200,32 @@ def test_the_table_has_differences_seed_by_seed() -> None:
     ]
     rows = table(outcomes).splitlines()[2:]
     assert [row.split(" | ")[3] for row in rows] == ["+0.000 ± 0.000", "-0.900 ± 0.100"]
+
+
+def test_the_best_loss_of_a_sequence_has_its_exact_evidence() -> None:
+    """Of one row by quadrature, of two by plain draws."""
+    one = optimum.log_evidence(np.array([[3.0], [1.0]]))
+    assert np.exp(one) == pytest.approx([exact.sequence(y).evidence for y in (3.0, 1.0)], rel=3e-3)
+    rng, n = np.random.default_rng(5), 300_000
+    rows = [row_of_sequence(rng, n) for _ in range(2)]
+    total = np.cumsum([row.sum(axis=0) for row in rows], axis=0)
+    likelihood = stats.norm.pdf(2.5, total[0], 0.5) * stats.norm.pdf(4.0, total[1], 0.5)
+    two = np.exp(optimum.log_evidence(np.array([[2.5, 4.0]]))[0])
+    assert abs(likelihood.mean() - two) < 3.5 * likelihood.std() / np.sqrt(n)
+    rows_of_one = optimum.Rows(*(np.array([[x]]) for x in (0.7, 1.6, 0.3)))
+    y = np.linspace(-2, 7, 2_000)
+    mass = np.exp([optimum.log_joint(rows_of_one, np.array([[each]]))[0] for each in y]).sum() * (y[1] - y[0])
+    prior = stats.expon.pdf(0.7) / stats.expon.cdf(2) * stats.norm.pdf(0.9) / stats.norm.sf(0.3)
+    assert mass == pytest.approx(prior * stats.norm.pdf(0.3) / stats.norm.cdf(1.4))
+
+
+def row_of_sequence(rng: np.random.Generator, n: int) -> Floats:
+    """Latents [3, n] of accepted rows of csim/sequence.c."""
+    a, b, c = np.full(n, 2.0), np.zeros(n), np.full(n, np.inf)
+    while (again := np.flatnonzero(a >= 2)).size:
+        a[again] = rng.exponential(size=again.size)
+    while (again := np.flatnonzero(b <= 1)).size:
+        b[again] = rng.normal(a[again])
+    while (again := np.flatnonzero(c >= b - a + 0.5)).size:
+        c[again] = rng.normal(size=again.size)
+    return np.stack([a, b, c])

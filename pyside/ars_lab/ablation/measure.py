@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from ars.network.model.core import ProposalNetwork
     from ars.network.train.sources import Source
 
-__all__ = ["Outcome", "run"]
+__all__ = ["HELD_OUT", "Outcome", "run"]
 
-_HELD_OUT: Final = 2048
-_TRAINING: Final = {"batch_size": 128, "lr": 2e-3, "held_out": _HELD_OUT}
+HELD_OUT: Final = 2048
+_TRAINING: Final = {"batch_size": 128, "lr": 2e-3, "held_out": HELD_OUT}
 _SIZES: Final = {"lstm_dim": 64, "head_hidden": 64, "observe_hidden": 64, "components": 5}
 _BUDGET: Final = ars.Budget(M=2, N=10)
 _DATA_SEED: Final = 77  # of the data that are inferred from
@@ -113,7 +113,7 @@ def run(
     with ars.Simulator(command) as simulator:
         if recording is not None:
             most = max(variant.longer for variant in subject.variants)  # whichever are chosen: the order depends on it
-            simulator.record(int(most * traces) + _HELD_OUT, recording, seed=_RECORDING_SEED)
+            simulator.record(int(most * traces) + HELD_OUT, recording, seed=_RECORDING_SEED)
         plan = _Plan(simulator, subject, _observed(simulator, subject, data), traces, draws, recording)
         for seed in seeds:
             trained: list[_Trained] = []
@@ -204,7 +204,7 @@ def _losses(plan: _Plan, network: ars.Network, seed: int) -> dict[str, float]:
     )
     batcher = Batcher(model.vocabulary.copy(), model.observation_shapes)
     sums, traces = np.zeros(len(model.vocabulary)), 0
-    for part in source.held_out(_HELD_OUT):
+    for part in source.held_out(HELD_OUT):
         batch, _ = batcher(part.columns, part.sites)
         traces += batch.traces
         for some in batch.slices(1 + batch.traces // 256):

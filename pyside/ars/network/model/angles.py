@@ -52,7 +52,7 @@ class WrappedHead:
     def build(self, raw: Tensor, prior: Tensor, categories: Tensor | None, settings: HeadSettings) -> MixtureProposal:
         del categories
         count = min(settings.components, _MOST_WRAPPED)
-        logits, x, sharpen, y = (part[:, :count] for part in split(raw, 4))
+        logits, x, sharpen, y = (part[:, :count] for part in split(raw[:, : self.size(settings)], 4))
         low, high = prior[:, 0:1], prior[:, 1:2]
         turn, width = high - low, _WRAPPED_WIDTH / count
         start = 2 * math.pi * grid(count).to(raw.device)
