@@ -18,6 +18,7 @@ from unnamed_tools import ANGLE, ENERGY, EXTRA, NEXT, OTHER, build, build_librar
 
 import ars
 from ars._native import SiteKind
+from ars.toolchain.flags import libs
 
 pytestmark = pytest.mark.compiler
 
@@ -72,6 +73,7 @@ def test_addresses_survive_other_compilers_flags_and_libraries(builder: Builder,
         "all of it": [build(builder, first, "-O3", "-g", "-no-pie", "-march=native")],
         "another compiler": [build(builder, last, "-O0", "-g")],
         "with frame pointers": [build(builder, last, "-O2", "-g", "-fno-omit-frame-pointer")],
+        "all in one file": [build(builder, first, "-O2", "-g", "-static", *libs(static=True)[1:])],
     }
     library = build_library(tmp_path / "linked", first, "-O2", "-g")
     ways["a library"] = [build_main(tmp_path / "linked", first, [library], "-O1", "-g")]

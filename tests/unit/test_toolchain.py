@@ -96,7 +96,7 @@ def test_the_compilers_on_the_path(machine: Callable[..., dict[str, str]]) -> No
 
 def test_a_static_libars_is_named_by_its_path(machine: Callable[..., dict[str, str]]) -> None:
     command = command_for(["a.c"], env=machine("cc"), static=True)
-    assert command[-2:] == [str(Path(ars.get_include()).parent / "lib" / "libars.a"), "-lm"]
+    assert command[-3:] == [str(Path(ars.get_include()).parent / "lib" / "libars.a"), "-lm", "-Wl,--eh-frame-hdr"]
     assert not any("rpath" in word or word == "-lars" for word in command)
 
 
@@ -175,7 +175,7 @@ def test_ars_config(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed("--cflags", "--libs").split() == [*flags.cflags(), *LIBS]
     assert printed("--libs", "--cflags") == printed("--cflags", "--libs")  # in the order that a compiler needs
     assert printed("--ldflags").split() == [f"-L{package}/lib", f"-Wl,-rpath,{package}/lib"]
-    assert printed("--libs", "--static").split() == [f"{package}/lib/libars.a", "-lm"]
+    assert printed("--libs", "--static").split() == [f"{package}/lib/libars.a", "-lm", "-Wl,--eh-frame-hdr"]
     assert printed("--cmakedir", "--version").splitlines() == [ars.get_cmake_dir(), ars.__version__]
     places = ("prefix", "includedir", "pyprob-cpp", "libdir", "cmakedir", "pkgconfigdir", "host", "examples")
     assert all(Path(printed(f"--{name}").strip()).exists() for name in places)

@@ -28,5 +28,6 @@ def ldflags() -> list[str]:
 def libs(*, static: bool = False) -> list[str]:
     """For the linker, after the objects: everything. static: libars becomes part of the program."""
     if static:
-        return [str(needed("lib/libars.a")), "-lm"]
+        # The table tells draws without names who called them. GCC leaves it out of fully static programs.
+        return [str(needed("lib/libars.a")), "-lm", "-Wl,--eh-frame-hdr"]
     return [*ldflags(), "-lars", "-lm"]
