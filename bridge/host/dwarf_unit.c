@@ -56,27 +56,17 @@ struct values {
     uint64_t str_offsets_base, addr_base, rnglists_base;
 };
 
-/* Places in the source. */
-static bool keep_place(struct host_entry *entry, uint64_t name, uint32_t number) {
-    switch (name) {
-    case AT_DECL_LINE:
-        entry->declared = number;
-        return true;
-    case AT_DECL_COLUMN:
-        entry->declared_column = number;
-        return true;
-    case AT_CALL_LINE:
-        entry->call_line = number;
-        return true;
-    case AT_CALL_COLUMN:
-        entry->call_column = number;
-        return true;
-    }
-    return false;
+/* Where a line or column of the source is kept; NULL for other attributes. */
+static uint32_t *place_in(struct host_entry *entry, uint64_t name) {
+    if (name == AT_DECL_LINE) return &entry->declared;
+    if (name == AT_DECL_COLUMN) return &entry->declared_column;
+    if (name == AT_CALL_LINE) return &entry->call_line;
+    return name == AT_CALL_COLUMN ? &entry->call_column : NULL;
 }
 
 static void keep(struct values *v, uint64_t name, struct host_value value) {
-    if (keep_place(&v->entry, name, (uint32_t)value.number)) return;
+    uint32_t *place = place_in(&v->entry, name);
+    if (place) *place = (uint32_t)value.number;
     bool is_text = value.kind == HOST_VALUE_TEXT, is_entry = value.kind == HOST_VALUE_ENTRY;
     switch (name) {
     case AT_SIBLING:
