@@ -326,7 +326,7 @@ def test_more_loops_than_processes_lower_the_number_of_workers(
     assert post.log_weights("ars").tobytes() == right.log_weights("ars").tobytes()
     if post.stats["forks_refused"]:
         assert post.stats["fewest_workers"] < 8
-        assert "went on with" in caplog.text
+        assert "the run continued with" in caplog.text
     with pytest.raises(ars.TraceFailure, match=r"as many as max_processes allows") as caught:
         posterior(start_forking("loops", 60, workers=1, max_processes=50), 2)
     assert caught.value.failures[0].kind == "fork"

@@ -27,7 +27,8 @@ HERE = Path(__file__).resolve().parent / "pyprob"
 SOURCES = [HERE / "models.cpp", HERE / "more.cpp"]
 FLAGS = ("-O1", "-g", f"-I{INCLUDE / 'ars' / 'compat' / 'pyprob_cpp'}")
 GCC = Variant("gcc", ("-std=c++14", *FLAGS))
-CLANG = Variant("clang", ("-std=c++20", *FLAGS))
+# One class of more.cpp overrides the oldest form of a function alone, and so hides the others.
+CLANG = Variant("clang", ("-std=c++20", *FLAGS, "-Wno-overloaded-virtual"))
 ADDRESS = "ipc://@ars_pyprob_test"  # which nobody binds
 Start = Callable[..., ars.Simulator]
 

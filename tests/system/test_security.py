@@ -347,6 +347,8 @@ def _offences(tree: ast.AST) -> Iterator[str]:
             yield from (f"import {name.name}" for name in node.names if name.name.split(".")[0] in FORBIDDEN)
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in FORBIDDEN:
             yield f"from {node.module} import"
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"import {name.name}" for name in node.names if name.name in FORBIDDEN)
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func)
@@ -358,15 +360,17 @@ def _offences(tree: ast.AST) -> Iterator[str]:
                 yield f"{called} without allow_pickle=False"
 
 
-def test_there_is_no_pickle_anywhere() -> None:
+def test_there_is_no_pickle_on_disk_or_on_our_wire() -> None:
+    """Dask's messages are pickles. One module makes some of them itself, to name what cannot be sent."""
     folders = [Path(ars.__file__).parent, ROOT / "bridge", ROOT / "tools"]
     files = [file for folder in folders for file in folder.rglob("*.py")]
     assert len(files) > 40
     found = {str(file): list(_offences(ast.parse(file.read_text()))) for file in files}
-    assert {file: offences for file, offences in found.items() if offences} == {}
+    sent = str(Path(ars.__file__).parent / "cluster" / "sent.py")
+    assert {file: offences for file, offences in found.items() if offences} == {sent: ["import cloudpickle"]}
 
 
 def test_the_search_for_pickle_finds_it() -> None:
-    bad = "import pickle\nfrom joblib import load\nx = np.load(f)\ny = np.load(f, allow_pickle=True)\ntorch.load(f)\n"
-    assert len(list(_offences(ast.parse(bad)))) == 5
+    bad = "from distributed.protocol import pickle\nimport pickle\nfrom joblib import load\nx = np.load(f)\ny = np.load(f, allow_pickle=True)\ntorch.load(f)\n"
+    assert len(list(_offences(ast.parse(bad)))) == 6
     assert not list(_offences(ast.parse("np.load(f, allow_pickle=False)")))

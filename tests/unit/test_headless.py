@@ -14,7 +14,7 @@ from ars.wire import PRIOR, SiteTable
 
 torch = pytest.importorskip("torch")
 from ars.network import NetworkConfig, ProposalNetwork, SiteSpec, Vocabulary  # noqa: E402
-from ars.network.model import core  # noqa: E402
+from ars.network.model.heads import HEADS  # noqa: E402
 from ars.network.serve.proposer import NetworkProposer  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
@@ -26,8 +26,8 @@ T, Z = Exponential(2.0), Normal(1.0, 0.5)
 
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> ProposalNetwork:
-    without = {kind: head for kind, head in core.HEADS.items() if kind is not DistKind.EXPONENTIAL}
-    monkeypatch.setattr(core, "HEADS", without)
+    without = {kind: head for kind, head in HEADS.items() if kind is not DistKind.EXPONENTIAL}
+    monkeypatch.setattr(ProposalNetwork, "by_kind", without)
     sites = [SiteSpec("t", DistKind.EXPONENTIAL, 1), SiteSpec("z", DistKind.NORMAL, 2)]
     return ProposalNetwork(SIZES, Vocabulary(sites), {"y": (2,)}, seed=1).eval()
 
