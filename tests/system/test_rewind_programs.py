@@ -1,9 +1,9 @@
 """Continuations that are undone give the bits that forked ones give, whatever state the simulator's tries change.
 
 200 generated programs, a hand-written one, the simulators of csim/ and the 50 random programs; by both compilers, from
--O0 to -O3, with libars linked in and beside; with one worker and with eight. ARS_REWIND=all (make rewind) compiles every
-program in every way. Otherwise half of the generated programs take turns with some of the ways, and the hand-written one
-with the others.
+-O0 to -O3, with libars linked in and beside; with one worker and with eight. ARS_REWIND=all (make rewind) compiles
+every program in every way. Otherwise half of the generated programs take turns with some of the ways, and the
+hand-written one with the others.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ ALL = os.environ.get("ARS_REWIND") == "all"
 SEED = 14
 MUNMAP = 11  # the number of the system call
 FILES = tuple(range(PROGRAMS // PER_FILE)) if ALL else (0, 3, 4, 7, 8)
+BY_HAND = tuple(range(10)) if ALL else (1, 2, 5, 6, 9)  # turns
 # Flags, and whether libars is a file of its own. With as many compilers as there are, in turns.
 WAYS = (
     (("-O2",), False),
@@ -124,9 +125,7 @@ def check_state_that_is_carried(program: Path, options: dict[str, Any]) -> None:
 # ---- a program by hand -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("turn", "compiler", "flags", "shared"), in_turns(range(len(WAYS)) if ALL else (1, 2, 5, 6, 9))
-)
+@pytest.mark.parametrize(("turn", "compiler", "flags", "shared"), in_turns(BY_HAND))
 def test_stateful(turn: int, compiler: str, flags: tuple[str, ...], shared: bool, builder: Builder) -> None:
     del turn
     program = compiled(builder, [FOLDER / "stateful.cpp"], Variant(compiler, flags), shared=shared)

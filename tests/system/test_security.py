@@ -371,6 +371,7 @@ def test_there_is_no_pickle_on_disk_or_on_our_wire() -> None:
 
 
 def test_the_search_for_pickle_finds_it() -> None:
-    bad = "from distributed.protocol import pickle\nimport pickle\nfrom joblib import load\nx = np.load(f)\ny = np.load(f, allow_pickle=True)\ntorch.load(f)\n"
+    bad = "from distributed.protocol import pickle\nimport pickle\nfrom joblib import load\nx = np.load(f)\n"
+    bad += "y = np.load(f, allow_pickle=True)\ntorch.load(f)\n"
     assert len(list(_offences(ast.parse(bad)))) == 6
     assert not list(_offences(ast.parse("np.load(f, allow_pickle=False)")))
