@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import ars
+from ars.runtime.leftovers import owner_lives
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = f"ARS_TEST_SESSION={uuid.uuid4().hex}"  # every process that a test starts inherits it, and keeps it as an orphan
@@ -138,8 +139,8 @@ def _has_children(task: str) -> bool:
 STARTED = _Started()
 
 
-def _alive(pid: str) -> bool:
-    return pid.isdigit() and os.path.exists(f"/proc/{pid}")
+def _owned(pid: str, path: Path) -> bool:
+    return pid.isdigit() and owner_lives(int(pid), path)
 
 
 def _files() -> set[str]:
@@ -148,7 +149,7 @@ def _files() -> set[str]:
     for directory in {tempfile.gettempdir(), "/tmp", "/dev/shm"}:
         for path in Path(directory).glob("ars-*"):
             owner = path.name.split("-")[1]
-            if owner == str(os.getpid()) or (directory == tempfile.gettempdir() and not _alive(owner)):
+            if owner == str(os.getpid()) or (directory == tempfile.gettempdir() and not _owned(owner, path)):
                 found.add(str(path))
     return found
 

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from ars.cli.options import add_limits, limits
 from ars.columns import Columns
 from ars.errors import StorageError
 from ars.progress import NoProgress
-from ars.runtime.leftovers import remove_stale
+from ars.runtime.leftovers import owner_lives, remove_stale
 from ars.runtime.limits import Limits, half_of_memory
 from ars.runtime.recorder import Recorder
 from ars.store import shards
@@ -222,6 +223,19 @@ def test_directories_of_dead_controllers_are_removed(tmp_path: Path) -> None:
     empty = _directory(tmp_path, _dead_pid(), bound=False)
     assert sorted(remove_stale([tmp_path, tmp_path])) == sorted(map(str, (dead, empty)))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_got_the_number_of_a_dead_controller_keeps_no_directory(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        old = _directory(tmp_path, process.pid)
+        assert not owner_lives(process.pid, old)
+        assert remove_stale([tmp_path]) == [str(old)]
+        since = _directory(tmp_path, process.pid, age=0.0)
+        assert owner_lives(process.pid, since)
+        assert remove_stale([tmp_path], now=time.time() + 86_400) == []
+        assert since.is_dir()
+        process.communicate(b"\n")
+    assert remove_stale([tmp_path], now=time.time() + 86_400) == [str(since)]
 
 
 def test_directories_in_use_stay(tmp_path: Path) -> None:

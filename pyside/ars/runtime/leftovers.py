@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["remove_stale"]
+__all__ = ["owner_lives", "remove_stale"]
 
 _NAME: Final = re.compile(r"ars-(\d+)-\w+")
 _AGE: Final = 60.0  # seconds: a directory this young may be of a controller that is only just starting
+_CLOCKS: Final = 10.0  # seconds by which the clocks of files and of processes may differ
 
 
 def remove_stale(parents: Iterable[str | os.PathLike[str]], now: float | None = None) -> list[str]:
@@ -28,7 +29,7 @@ def remove_stale(parents: Iterable[str | os.PathLike[str]], now: float | None = 
         with contextlib.suppress(OSError), os.scandir(parent) as entries:
             for entry in entries:
                 name = _NAME.fullmatch(entry.name)
-                if name is None or os.path.exists(f"/proc/{name[1]}"):
+                if name is None or owner_lives(int(name[1]), entry.path):
                     continue
                 with contextlib.suppress(OSError):
                     if _unused(Path(entry.path), time.time() if now is None else now):
@@ -37,6 +38,20 @@ def remove_stale(parents: Iterable[str | os.PathLike[str]], now: float | None = 
                         os.rmdir(entry.path)
                         removed.append(entry.path)
     return removed
+
+
+def owner_lives(pid: int, directory: str | os.PathLike[str]) -> bool:
+    """Whether the process that made the directory is still there. One that began later only has its number."""
+    if pid == os.getpid():
+        return True
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+        running = float(Path("/proc/uptime").read_text().split()[0]) - ticks / os.sysconf("SC_CLK_TCK")
+        return time.time() - running < os.lstat(directory).st_mtime + _CLOCKS
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except (OSError, ValueError, IndexError):  # it does not say when it began
+        return True
 
 
 def _unused(directory: Path, now: float) -> bool:
