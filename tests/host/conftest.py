@@ -50,7 +50,7 @@ def descendants_are_gone(mark: str) -> bool:
 @pytest.fixture
 def launch(programs: tuple[Path, Path], tmp_path: Path) -> Iterator[Launch]:
     started: list[Controller] = []
-    mark = tmp_path.name
+    mark = str(tmp_path)  # its name alone may be that of a test in another process of this session
     directory = tempfile.mkdtemp(prefix="arst-")
 
     def start(endpoint: str = f"ipc://{directory}/s", receive_limit: int = 1000, **settings: str) -> Controller:

@@ -25,8 +25,16 @@ def check(request: pytest.FixtureRequest, nothing_left_behind: None) -> Any:
 
 
 def test_nothing_is_looked_for_where_nothing_was_started(check: Any) -> None:
-    check.STARTED.noticed = False
-    assert not check.STARTED.any()
+    """Asked in a forked copy, which has no children. Ours may have one that a package keeps: Dask's workers leave the
+    resource tracker of multiprocessing."""
+    copy = os.fork()
+    if copy == 0:
+        try:
+            check.STARTED.noticed = False
+            os._exit(int(check.STARTED.any()))
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]) == 0
 
 
 def test_a_child_is_seen_until_somebody_has_waited_for_it(check: Any) -> None:

@@ -156,17 +156,17 @@ def test_a_simulator_that_is_rebuilt_in_mid_run_is_not_mixed_in(built: Path, tmp
 
     with ars.Simulator([tmp_path / "sim"], workers=1) as sim:
         with pytest.raises(StorageError, match="the one found now is different") as caught:
-            run(sim, 20_000, tmp_path / "run", progress=Rebuild())
+            run(sim, 2_000_000, tmp_path / "run", progress=Rebuild())
         partial = caught.value.partial
         assert partial is not None
-        assert 40 <= len(partial) < 20_000
+        assert 40 <= len(partial) < 2_000_000
         assert abs(float(np.mean(partial["x"]))) < 1
     put(built / "zero", tmp_path / "sim")
     with ars.Simulator([tmp_path / "sim"], workers=1) as sim:  # nor does a run that keeps nothing mix the two
         with pytest.raises(ars.ArsError, match="would mix traces of two simulators") as lost:
-            run(sim, 20_000, progress=Rebuild())
+            run(sim, 2_000_000, progress=Rebuild())
         assert lost.value.partial is not None
-        assert 40 <= len(lost.value.partial) < 20_000
+        assert 40 <= len(lost.value.partial) < 2_000_000
         assert abs(float(np.mean(lost.value.partial["x"]))) < 1
     put(built / "zero", tmp_path / "sim")
     with ars.Simulator([tmp_path / "sim"], workers=2) as sim:
