@@ -203,6 +203,23 @@ def test_a_good_prior_proposes_itself(simulator: Callable[..., ars.Simulator]) -
     np.testing.assert_array_equal(post.log_weights("ars"), plain.log_weights("ars"))
 
 
+def test_rounds_in_vain_are_reported_with_their_own_share(
+    simulator: Callable[..., ars.Simulator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[RoundReport] = []
+    tell = refine_run._Shown.report
+    monkeypatch.setattr(refine_run._Shown, "report", lambda self, report: (reports.append(report), tell(self, report)))
+    sim = simulator("truncated_normal", "a")
+    config = ars.RefineConfig(**{**vars(QUICK), "rounds": 1, "most": 1})
+    with pytest.warns(ars.RefinementWarning, match="no round was better than the start") as caught:
+        sim.posterior({"y": -0.5}, 100, adapt=config, seed=1)
+    [start, tried] = reports
+    text = str(caught[0].message)
+    assert f"{tried.ess_share:.2g}" != f"{start.ess_share:.2g}"
+    assert f"the prior proposes (an effective share of {start.ess_share:.2g})" in text
+    assert f"the best round has {tried.ess_share:.2g} on fresh traces. More" in text
+
+
 # ---- interruptions ---------------------------------------------------------------------------------------------------
 
 

@@ -97,7 +97,7 @@ class Outcome(NamedTuple):
     network: ProposalNetwork | None  # None: the prior, which it started from, is no worse
     reports: tuple[RoundReport, ...]
     best: int  # round whose network it is; 0: the start
-    refined: Validation  # of the best network, on fresh traces
+    refined: Validation  # of the best network that was trained, on fresh traces; of the start if none was
     start: Validation
     problem: str  # why it ended early, or failed; "" if all went well
 
@@ -344,9 +344,10 @@ class Rounds:
         """The best network, if it is better than the start on fresh traces of both."""
         scores = self._scores()
         best = int(np.argmax(scores))
-        nothing = Validation(self._reports[0].ess_share, self._reports[0].log_evidence)
+        seen = [Validation(r.ess_share, r.log_evidence) for r in self._reports]
         if best == 0:
-            return Outcome(self._start, tuple(self._reports), 0, nothing, nothing, self._problem)
+            tried = seen[1 + int(np.argmax(scores[1:]))] if len(seen) > 1 else seen[0]
+            return Outcome(self._start, tuple(self._reports), 0, tried, seen[0], self._problem)
         network = self._networks[self._index(best)]
         assert network is not None
         refined, start = self._compared(network), self._compared(self._start)

@@ -178,7 +178,7 @@ def _about(
             "values": few,
             "improved": outcome.improved,
             "best_round": outcome.best,
-            "ess_share": outcome.refined.ess_share,
+            "ess_share": (outcome.refined if outcome.improved else outcome.start).ess_share,
             "ess_share_before": outcome.start.ess_share,
             "rounds": [report_to_dict(report) for report in outcome.reports],
             "config": dataclasses.asdict(config),
@@ -202,9 +202,16 @@ def _warn(outcome: Outcome, from_prior: bool) -> None:
     else:
         text = (
             f"no round was better than the start, so {start}; the best round has {outcome.refined.ess_share:.2g} on "
-            "fresh traces. More traces per round may help"
+            f"fresh traces{_but_lost(outcome)}. More traces per round may help"
         )
     warnings.warn(text, RefinementWarning, stacklevel=outside())
+
+
+def _but_lost(outcome: Outcome) -> str:
+    """Why a round with a larger effective share than the start is no better."""
+    if outcome.refined.ess_share <= outcome.start.ess_share:
+        return ""
+    return ", but finds less of the evidence, so it has lost a part of the posterior"
 
 
 def _warn_of_no_file(out: str | os.PathLike[str]) -> None:
