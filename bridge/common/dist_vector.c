@@ -196,18 +196,33 @@ static double log_normal_vector(const ars_dist *d, const double *x) {
 /* Values that were written down are rounded: they need not sum to 1 to the last bit. */
 static const double slack = 1e-6;
 
-/* As it stands in the books, not by coordinates: 1 minus the others would cancel in values that were rounded. */
-static double log_dirichlet_vector(const ars_dist *d, const double *x) {
-    double sum = 0, total = 0, log_p = 0;
+/* The log of what a number and its concentration contribute, with `total` the sum of the concentrations: the Poisson probability
+ * of a at rate total x, times a / x. It does not cancel where the concentrations are large. */
+static double log_share(double a, double x, double total) {
+    const double rate = total * x;
+    if (x == 0) return a > 1 ? -INFINITY : a < 1 ? INFINITY : log(total);
     int sign;
+    const double log_poisson =
+        rate < DBL_MIN ? a * (log(total) + log(x)) - lgamma_r(a + 1, &sign) : ars__log_poisson_raw(a, rate);
+    return log_poisson + log(a) - log(x);
+}
+
+/* From all numbers alike, not by coordinates: 1 minus the others would cancel in values that were rounded. */
+static double log_dirichlet_vector(const ars_dist *d, const double *x) {
+    double total = 0, log_p = 0;
+    long double beyond = -1; /* the sum of x, less 1 */
     for (unsigned i = 0; i < d->n; i++) {
         if (!(x[i] >= 0)) return isnan(x[i]) ? x[i] : -INFINITY;
         total += d->p[i];
-        sum += x[i];
-        log_p -= lgamma_r(d->p[i], &sign);
-        if (d->p[i] != 1) log_p += x[i] > 0 ? (d->p[i] - 1) * log(x[i]) : d->p[i] > 1 ? -INFINITY : INFINITY;
+        beyond += x[i];
     }
-    return fabs(sum - 1) <= slack ? log_p + lgamma_r(total, &sign) : -INFINITY;
+    if (fabsl(beyond) > slack) return -INFINITY;
+    for (unsigned i = 0; i < d->n; i++) {
+        const double share = log_share(d->p[i], x[i], total);
+        if (isinf(share)) return share;
+        log_p += share;
+    }
+    return log_p - ars__log_poisson_raw(total, total) - log(total) + total * (double)beyond;
 }
 
 double ars__dist_log_density_at(const ars_dist *d, const double *x) {

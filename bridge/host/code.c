@@ -173,8 +173,21 @@ static int32_t signed_at(const unsigned char *p) {
     return value;
 }
 
+/* Whether the target of an indirect jump comes from a table: an array at a constant address, or, in code that can be loaded
+ * anywhere, a register to which the instruction before has added. */
+static bool x86_table(const struct opcode *op, const unsigned char *before, const unsigned char *start) {
+    const unsigned char *modrm = op->at + 1;
+    if (*modrm >> 6 == 0 && (*modrm & 7) == 4) return (modrm[1] & 7) == 5 && (modrm[1] >> 3 & 7) != 4;
+    if (*modrm >> 6 != 3 || !before || start - before < 3 || (*before & 0xf8) != 0x48) return false;
+    const unsigned char *add = before + 1;
+    if ((*add != 0x01 && *add != 0x03) || add[1] >> 6 != 3) return false;
+    unsigned to = *add == 0x01 ? (add[1] & 7) | (*before & 1) << 3 : (add[1] >> 3 & 7) | (*before & 4) << 1;
+    bool high = op->at > start && (op->at[-1] & 0xf1) == 0x41; /* a prefix: one of the upper registers */
+    return to == ((*modrm & 7) | (high ? 8u : 0u));
+}
+
 /* Whether this is a call or a jump; fills in where to. */
-static bool x86_transfer(const struct opcode *op, size_t size, struct host_call *call) {
+static bool x86_transfer(const struct opcode *op, struct host_call *call) {
     unsigned char c = *op->at;
     const unsigned char *behind = op->at + 1;
     if ((op->map == 0 && (c == 0xe8 || c == 0xe9)) || (op->map == 1 && c >= 0x80 && c < 0x90)) {
@@ -192,28 +205,34 @@ static bool x86_transfer(const struct opcode *op, size_t size, struct host_call 
     call->slot = (*behind & 0xc7) == 5; /* relative to the instruction */
     call->indirect = !call->slot;
     if (call->slot) call->target = call->after + (uint64_t)(int64_t)signed_at(behind + 1);
-    (void)size;
     return true;
 }
 
-static bool x86_at(const unsigned char *p, size_t n, uint64_t address, struct host_call *call, size_t *size) {
+/* `before`: the last instruction, which was no transfer; or NULL. */
+static bool x86_at(const unsigned char *p, const unsigned char *before, size_t n, uint64_t address,
+                   struct host_call *call, size_t *size) {
     struct opcode op;
     *size = x86_length(p, n, &op);
     *call = (struct host_call){.at = address, .after = address + *size};
-    return *size && x86_transfer(&op, *size, call);
+    if (!*size || !x86_transfer(&op, call)) return false;
+    call->table = call->indirect && call->transfer == HOST_JUMP && x86_table(&op, before, p);
+    return true;
 }
 
 /* ---- AArch64 --------------------------------------------------------------------------------------------------------- */
 
-static bool arm_at(const unsigned char *p, uint64_t address, struct host_call *call) {
-    uint32_t word;
+static bool arm_at(const unsigned char *p, const unsigned char *before, uint64_t address, struct host_call *call) {
+    uint32_t word, last = 0;
     memcpy(&word, p, sizeof word);
+    if (before) memcpy(&last, before, sizeof last);
     *call = (struct host_call){.at = address, .after = address + 4};
     bool branch = (word & 0x7c000000) == 0x14000000, through = (word & 0xffdffc1f) == 0xd61f0000;
     if (!branch && !through) return false;
     call->indirect = through;
     call->transfer = (branch ? word >> 31 : word >> 21 & 1) ? HOST_CALL : HOST_JUMP;
     if (branch) call->target = address + (uint64_t)((int64_t)(int32_t)(word << 6) >> 4);
+    bool added = (last & 0x7f000000) == 0x0b000000 && (last & 31) == (word >> 5 & 31); /* to the register of the jump */
+    call->table = through && call->transfer == HOST_JUMP && added;
     return true;
 }
 
@@ -224,13 +243,14 @@ bool host_code_next(struct host_elf *elf, uint64_t address, uint64_t end, struct
     if (end <= address || (elf->machine != EM_X86_64 && elf->machine != EM_AARCH64)) return false;
     if (code.size > end - address) code.size = end - address;
     size_t size = 4;
-    for (size_t i = 0; i < code.size; i += size) {
+    const unsigned char *before = NULL;
+    for (size_t i = 0; i < code.size; before = code.at + i, i += size) {
         if (elf->machine == EM_X86_64) {
-            if (x86_at(code.at + i, code.size - i, address + i, call, &size)) return true;
+            if (x86_at(code.at + i, before, code.size - i, address + i, call, &size)) return true;
             if (!size) size = 1; /* not an instruction that we know */
         } else if (code.size - i < 4) {
             return false;
-        } else if (arm_at(code.at + i, address + i, call)) {
+        } else if (arm_at(code.at + i, before, address + i, call)) {
             return true;
         }
     }

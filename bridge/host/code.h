@@ -15,6 +15,7 @@ struct host_call {
     enum host_transfer transfer;
     bool slot;     /* `target` is a slot */
     bool indirect; /* through a register or another place in memory: no target */
+    bool table;    /* indirect, and a jump within a function, as a switch makes: the target is taken from a table */
 };
 
 /* The next call or jump in [address, end), or false. x86-64 and AArch64; none on other machines. */

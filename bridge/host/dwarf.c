@@ -178,7 +178,8 @@ static void scan(struct host_module *m, struct host_unit *unit, uint32_t index) 
         struct host_call call;
         for (uint64_t at = range.low; host_code_next(&m->elf, at, range.high, &call); at = call.after) {
             bool jump = call.transfer == HOST_JUMP;
-            if (jump && (call.indirect || (!call.slot && host_entry_covers(unit, root, call.target)))) continue;
+            bool within = call.indirect ? call.table : !call.slot && host_entry_covers(unit, root, call.target);
+            if (jump && within) continue;
             add_call(unit, call, host_unit_innermost(unit, index, call.at));
         }
     }
@@ -208,7 +209,8 @@ static void add_instructions(struct host_module *m, struct host_unit *unit, stru
         const char *symbol, *callee = host_module_callee(m, &one->call, &symbol);
         bool jump = one->call.transfer == HOST_JUMP;
         bool part = symbol && (strstr(symbol, ".part.") || strstr(symbol, ".cold")) && callee == f->name;
-        if (part || (jump && (!symbol || strstr(symbol, ".cold")))) continue; /* the rest of itself */
+        if (part || (jump && symbol && strstr(symbol, ".cold"))) continue; /* the rest of itself */
+        if (jump && !symbol && !one->call.indirect) continue;
         const struct host_row *row = host_unit_row(&m->dwarf->units, unit, one->call.at);
         if (row && row->line)
             host_function_add(

@@ -255,8 +255,10 @@ static size_t old_ranges(const struct host_dwarf_sections *s, const struct host_
     struct host_cursor c = host_cursor_at(s->ranges, offset);
     uint64_t largest = u->address_size == 4 ? 0xffffffff : ~0ull;
     size_t n = 0;
-    while (n < most) {
+    for (bool first = true; n < most; first = false) {
         uint64_t low = host_read(&c, u->address_size), high = host_read(&c, u->address_size);
+        /* GCC also begins lists so, with an empty range at the start of the unit. It writes no empty lists. */
+        if (first && !c.bad && !low && !high) continue;
         if (c.bad || (!low && !high)) break;
         if (low == largest)
             base = high;

@@ -140,10 +140,11 @@ static void scan(struct host_module *m, struct host_function *f, uint64_t start,
     struct host_call call;
     for (uint64_t at = start; host_code_next(&m->elf, at, end, &call); at = call.after) {
         bool jump = call.transfer == HOST_JUMP;
-        if (jump && (call.indirect || (call.target >= start && call.target < end))) continue;
+        bool within = call.indirect ? call.table : !call.slot && call.target >= start && call.target < end;
+        if (jump && within) continue;
         const char *symbol, *callee = host_module_callee(m, &call, &symbol);
         bool part = symbol && (strstr(symbol, ".part.") || strstr(symbol, ".cold")) && callee == f->name;
-        if (part || (jump && !symbol)) continue; /* the rest of itself, or no function */
+        if (part || (jump && !symbol && !call.indirect)) continue; /* the rest of itself, or no function */
         host_function_add(f, (struct host_site){.line = call.at, .callee = callee});
     }
 }

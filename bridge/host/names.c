@@ -120,6 +120,18 @@ static void add_levels(struct path *path, const struct host_level *levels, size_
     }
 }
 
+/* The levels at an instruction. The part of a function that a compiler cut off is called, or jumped to, by the rest of that
+ * function, which is no level of its own. Returns the outermost one. */
+static const struct host_level *add_place(struct path *path, const struct host_module *m, uint64_t at,
+                                          const struct host_level *levels, size_t n, struct callee callee) {
+    const bool rest = path->in_part && callee.name == levels[0].function->name;
+    if (rest) callee.indirect = false;
+    add_levels(path, levels + rest, n - rest, callee);
+    const struct host_symbol *here = m->readable ? host_elf_symbol(&m->elf, at) : NULL;
+    path->in_part = here && strstr(here->name, ".part.");
+    return &levels[n - 1];
+}
+
 /* The functions between the one that a frame calls and the next inner one: they ended with a jump. */
 static void add_tails(struct path *path, struct host_module *m, const char *symbol, struct callee *callee) {
     struct host_tail tails[HOST_MOST_TAILS];
@@ -134,8 +146,7 @@ static void add_tails(struct path *path, struct host_module *m, const char *symb
         if (tails[i].ambiguous)
             for (size_t k = 0; k < n_levels; k++) levels[k].line = 0;
         callee->indirect = tails[i].jump.indirect;
-        add_levels(path, levels, n_levels, *callee);
-        const struct host_level *outer = &levels[n_levels - 1];
+        const struct host_level *outer = add_place(path, inside, tails[i].jump.at, levels, n_levels, *callee);
         *callee = (struct callee){.name = outer->function->name, .is_virtual = outer->is_virtual};
     }
 }
@@ -161,12 +172,8 @@ static void add_frame(struct path *path, const struct host_frame *frame) {
 
     struct host_level levels[MOST_INLINED];
     size_t n = host_module_levels(m, call.at, levels, MOST_INLINED);
-    bool whole = path->in_part && n && callee.name == levels[0].function->name; /* the rest of that function */
-    if (whole) callee.indirect = false;
     if (!path->n) path->nameless = levels[0].quality == HOST_NAMES_STRIPPED && target && !host_name_is_draw(target);
-    add_levels(path, levels + whole, n - whole, callee);
-    const struct host_symbol *here = m->readable ? host_elf_symbol(&m->elf, call.at) : NULL;
-    path->in_part = here && strstr(here->name, ".part.");
+    add_place(path, m, call.at, levels, n, callee);
 }
 
 /* The C library calls main, and what was given to qsort and the like; how it does so is its own affair. */

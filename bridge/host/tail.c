@@ -23,7 +23,7 @@ static size_t jumps_of(struct host_module *m, const char *symbol, struct jump *j
         uint64_t end = one->address + one->size;
         struct host_call call;
         for (uint64_t at = one->address; host_code_next(&m->elf, at, end, &call); at = call.after) {
-            if (call.transfer != HOST_JUMP || n == MOST_JUMPS) continue;
+            if (call.transfer != HOST_JUMP || call.table || n == MOST_JUMPS) continue;
             if (!call.indirect && !call.slot && call.target >= one->address && call.target < end) continue;
             struct jump jump = {.call = call};
             jump.name = host_module_callee(m, &call, &jump.symbol);

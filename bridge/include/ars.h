@@ -141,12 +141,21 @@ ARS_API void ars_draw_vector(const ars_dist *d, size_t n, double *values);
  * Names survive recompilation with other flags if the program has debug information (-g); docs/unnamed-draws.md has the
  * details. The plain simulator computes no names. */
 ARS_API double ars_flat(void) ARS__APART;
+#ifndef __cplusplus
 #define ars_flat()                                                                                                     \
     (__extension__({                                                                                                   \
         double ars__u = (ars_flat)();                                                                                  \
         __asm__ volatile("");                                                                                          \
         ars__u;                                                                                                        \
     })) /* never a tail call */
+#else
+extern "C++" __attribute__((always_inline)) inline double ars_flat_here() {
+    double drawn = (ars_flat)();
+    __asm__ volatile(""); /* never a tail call */
+    return drawn;
+}
+#define ars_flat() ars_flat_here() /* also where C++ allows no statement: default arguments and members */
+#endif
 
 /* Opens and closes a scope: a prefix for the names of unnamed draws. Named draws keep their names. Scopes nest, at most
  * ARS_MAX_SCOPES deep. The name is copied. A retry of a loop restores the scopes of the loop's entry, and the end of a trace

@@ -124,9 +124,12 @@ static void x86(void) {
         0xff, 0xe0,                                        /* 103b: jmp *%rax */
     };
     static const struct host_call wanted[] = {
-        {0x101d, 0x1022, 0x1032, HOST_CALL, false, false}, {0x102a, 0x1030, 0x2030, HOST_CALL, true, false},
-        {0x1030, 0x1033, 0, HOST_CALL, false, true},       {0x1033, 0x1036, 0, HOST_CALL, false, true},
-        {0x1036, 0x103b, 0x1000, HOST_JUMP, false, false}, {0x103b, 0x103d, 0, HOST_JUMP, false, true},
+        {0x101d, 0x1022, 0x1032, HOST_CALL, false, false, false},
+        {0x102a, 0x1030, 0x2030, HOST_CALL, true, false, false},
+        {0x1030, 0x1033, 0, HOST_CALL, false, true, false},
+        {0x1033, 0x1036, 0, HOST_CALL, false, true, false},
+        {0x1036, 0x103b, 0x1000, HOST_JUMP, false, false, false},
+        {0x103b, 0x103d, 0, HOST_JUMP, false, true, false},
     };
     struct host_elf elf = code_of(bytes, sizeof bytes, EM_X86_64);
     struct host_call call;
@@ -135,13 +138,40 @@ static void x86(void) {
         CHECK(host_code_next(&elf, at, 0x1000 + sizeof bytes, &call));
         CHECK(call.at == wanted[i].at && call.after == wanted[i].after && call.target == wanted[i].target);
         CHECK(call.transfer == wanted[i].transfer && call.slot == wanted[i].slot &&
-              call.indirect == wanted[i].indirect);
+              call.indirect == wanted[i].indirect && !call.table);
         struct host_call before;
         bool found = host_code_before(&elf, call.after, &before);
         CHECK(found == (call.transfer == HOST_CALL) &&
               (!found || (before.at >= call.at && before.target == call.target)));
     }
     CHECK(!host_code_next(&elf, at, 0x1000 + sizeof bytes, &call));
+}
+
+/* Jumps of a switch, and jumps to a function that look nearly alike. */
+static void x86_tables(void) {
+    static const struct {
+        unsigned char bytes[8];
+        size_t size;
+        bool table;
+    } cases[] = {
+        {{0x48, 0x01, 0xd0, 0xff, 0xe0}, 5, true},              /* add %rdx, %rax; jmp *%rax */
+        {{0x48, 0x03, 0xc2, 0x3e, 0xff, 0xe0}, 6, true},        /* add %rdx, %rax; notrack jmp *%rax */
+        {{0x4d, 0x01, 0xc8, 0x41, 0xff, 0xe0}, 6, true},        /* add %r9, %r8; jmp *%r8 */
+        {{0x49, 0x01, 0xc8, 0xff, 0xe0}, 5, false},             /* add %rcx, %r8; jmp *%rax */
+        {{0x49, 0x01, 0xc0, 0xff, 0xe0}, 5, false},             /* add %rax, %r8; jmp *%rax */
+        {{0x48, 0x8b, 0x00, 0xff, 0xe0}, 5, false},             /* mov (%rax), %rax; jmp *%rax */
+        {{0xff, 0x24, 0xc5, 0x10, 0x20, 0x40, 0x00}, 7, true},  /* jmp *0x402010(,%rax,8) */
+        {{0x42, 0xff, 0x24, 0xfd, 0, 0x20, 0x40, 0}, 8, true},  /* jmp *0x402000(,%r15,8) */
+        {{0xff, 0x24, 0x25, 0x10, 0x20, 0x40, 0x00}, 7, false}, /* jmp *0x402010 */
+        {{0x48, 0x01, 0xd0, 0xff, 0x60, 0x10}, 6, false},       /* add %rdx, %rax; jmp *0x10(%rax) */
+        {{0xff, 0xe0}, 2, false},                               /* jmp *%rax */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct host_elf elf = code_of(cases[i].bytes, cases[i].size, EM_X86_64);
+        struct host_call call;
+        CHECK(host_code_next(&elf, 0x1000, 0x1000 + cases[i].size, &call));
+        CHECK(call.transfer == HOST_JUMP && call.indirect && call.table == cases[i].table);
+    }
 }
 
 static void arm(void) {
@@ -151,17 +181,21 @@ static void arm(void) {
         0xd63f0020, /* 1008: blr x1 */
         0x17fffffd, /* 100c: b 1000 */
         0xd61f0200, /* 1010: br x16 */
+        0x8b20c820, /* add x0, x1, w0, sxtw #2 */
+        0xd61f0000, /* 1018: br x0: of a switch */
         0xd65f03c0, /* ret */
     };
     struct host_elf elf = code_of((const unsigned char *)words, sizeof words, EM_AARCH64);
     struct host_call call = {.after = 0x1000};
-    CHECK(host_code_next(&elf, call.after, 0x1018, &call) && call.at == 0x1004 && call.target == 0x100c);
+    CHECK(host_code_next(&elf, call.after, 0x1020, &call) && call.at == 0x1004 && call.target == 0x100c);
     CHECK(call.transfer == HOST_CALL && !call.indirect);
-    CHECK(host_code_next(&elf, call.after, 0x1018, &call) && call.at == 0x1008 && call.indirect);
-    CHECK(host_code_next(&elf, call.after, 0x1018, &call) && call.at == 0x100c && call.target == 0x1000);
+    CHECK(host_code_next(&elf, call.after, 0x1020, &call) && call.at == 0x1008 && call.indirect);
+    CHECK(host_code_next(&elf, call.after, 0x1020, &call) && call.at == 0x100c && call.target == 0x1000);
     CHECK(call.transfer == HOST_JUMP);
-    CHECK(host_code_next(&elf, call.after, 0x1018, &call) && call.at == 0x1010 && call.transfer == HOST_JUMP);
-    CHECK(!host_code_next(&elf, call.after, 0x1018, &call));
+    CHECK(host_code_next(&elf, call.after, 0x1020, &call) && call.at == 0x1010 && call.transfer == HOST_JUMP);
+    CHECK(call.indirect && !call.table);
+    CHECK(host_code_next(&elf, call.after, 0x1020, &call) && call.at == 0x1018 && call.table);
+    CHECK(!host_code_next(&elf, call.after, 0x1020, &call));
 }
 
 /* ---- files --------------------------------------------------------------------------------------------------------------- */
@@ -268,6 +302,7 @@ int main(int argc, char **argv) {
     names();
     endless_names();
     x86();
+    x86_tables();
     arm();
     files_that_are_none();
     damaged_files(argc > 1 ? (unsigned)atoi(argv[1]) : 300);

@@ -18,7 +18,12 @@ pytestmark = pytest.mark.compiler
 HERE = Path(__file__).resolve().parent
 BRIDGE = HERE.parents[1] / "bridge"
 PARTS = ["names", "module", "tail", "code", "demangle", "elf_file", "dwarf", "dwarf_line", "dwarf_read", "dwarf_unit"]
-SOURCES = {"paths.c": ["paths.c"], "tails.c": ["tails.c"], "paths.cpp": ["paths.cpp", "elsewhere.cpp"]}
+SOURCES = {
+    "paths.c": ["paths.c"],
+    "tails.c": ["tails.c"],
+    "paths.cpp": ["paths.cpp", "elsewhere.cpp"],
+    "jumps.cpp": ["jumps.cpp", "engine.cpp"],
+}
 COMPILERS = {"gcc": "g++", "clang": "clang++"}
 
 Build = Callable[..., Path]
@@ -66,7 +71,7 @@ def resolve(tmp_path_factory: pytest.TempPathFactory) -> Resolve:
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
-@pytest.mark.parametrize("optimise", ["-O0", "-O1", "-O2", "-O3"])
+@pytest.mark.parametrize("optimise", ["-O0", "-O1", "-O2", "-O3", "-Os"])
 @pytest.mark.parametrize("program", SOURCES)
 def test_every_build_with_debug_information_gives_the_same_names(
     build: Build, resolve: Resolve, program: str, compiler: str, optimise: str
@@ -134,6 +139,19 @@ def test_vanished_frames_of_tail_calls_come_back(build: Build, resolve: Resolve)
         "main#2>deeper#1>deep#1>draw#1",
         "main#1>through#1>add#1",
     ]
+
+
+def test_jumps_to_virtual_functions_are_calls_and_those_of_a_switch_are_not(build: Build, resolve: Resolve) -> None:
+    names = resolve(build("jumps.cpp", "clang", "-Os", "-g"), "debug")
+    assert names[:5] == [
+        "main#1>descend#1>even#1>odd#1>even#1>Ars::flat#1",
+        "main#1>descend#1>even#1>odd#2>Ars::flat#1",
+        "main#1>descend#1>even#1>odd#1>even#2>Ars::flat#1",
+        "main#1>descend#1>even#1>odd#2>Ars::flat#1",
+        "main#1>descend#1>even#2>Ars::flat#1",
+    ]
+    cases = [f"main#1>by_case#{i}>Ars::flat#1" for i in range(1, 7)]
+    assert names[10:] == [*cases[:3], "main#1>by_case#1>own#1>Ars::flat#1", *cases[3:]]
 
 
 def test_without_debug_information_calls_are_ordered_by_address(build: Build, resolve: Resolve) -> None:

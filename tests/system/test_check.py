@@ -46,6 +46,7 @@ def test_no_false_alarm(name: str) -> None:
     [
         ("unmarked", "marked", "suspect", '"u", "v" (in model#1>polar#1 and model#1>polar#2) are drawn 1 to'),
         ("twice", "marked", "suspect", "are drawn 2 to"),
+        ("hasty", "marked", "suspect", 'the marked loop "hasty" around it was accepted at its first try every time'),
         ("impatient", "tries", "broken", "later tries are accepted more often"),
         ("tired", "tries", "broken", "later tries are accepted less often"),
         ("widening", "tries", "broken", "not geometric"),
@@ -64,8 +65,9 @@ def test_a_broken_promise_is_named(program: str, kind: str, promise: str, verdic
     assert not others, str(report)
 
 
-def test_a_number_of_rounds_that_varies_is_no_rejection_loop(program: str) -> None:
-    assert checked(program, "arrivals").verdict("marked") == "kept"
+@pytest.mark.parametrize("kind", ["arrivals", "particles"])
+def test_a_number_of_rounds_that_varies_is_no_rejection_loop(program: str, kind: str) -> None:
+    assert checked(program, kind).verdict("marked") == "kept"
 
 
 def test_the_first_draw_of_a_try_shows_that_tries_differ(program: str) -> None:

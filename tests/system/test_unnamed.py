@@ -219,6 +219,11 @@ def test_a_retry_closes_scopes_and_their_objects_end_in_peace(scopes: Path, star
     assert latents(prior) == SCOPES[kind]
 
 
+def test_draws_in_default_members_and_arguments(scopes: Path, start: Start) -> None:
+    prior = start("defaults", program=scopes).prior(20, seed=1)
+    assert latents(prior) == {f"{MAIN}>defaults#1>Particle::Particle#1", f"{MAIN}>defaults#1", MAIN}
+
+
 @pytest.mark.parametrize("kind", SCOPES)
 def test_scopes_without_a_controller(scopes: Path, kind: str) -> None:
     """The plain simulator sees no retries: the scopes of a hundred rejected tries stay open, and do no harm."""

@@ -40,6 +40,24 @@ def test_density_of_a_dirichlet(a: list[float]) -> None:
     assert np.allclose(ars.Dirichlet(a).log_prob(x), exact, rtol=1e-9, atol=1e-9)
 
 
+# Computed with 60 digits (mpmath).
+EXTREME: list[tuple[list[float], list[float], float]] = [
+    ([1e6, 2e6, 3e6], [1 / 6, 1 / 3, 0.5], 15.561152290955616),
+    ([1e12, 2e12, 3e12], [0.16666, 0.33334, 0.5], -1170.6391511999904),
+    ([1e15] * 4, [0.25] * 4, 53.903379256671627),
+    ([5e8, 1.0, 1e-3], [0.999999, 9.99e-07, 1e-09], -466.15473655377455),
+    ([1e-100, 3.0], [5e-324, 1.0], 514.18156262197669),
+    ([0.5, 0.5], [1e-300, 1.0], 344.24303406325745),
+    ([1e-6, 1e-6, 1e8], [1e-20, 1e-200, 1.0], 478.93723076983221),
+    ([1.0, 1.0, 1.0], [0.0, 0.25, 0.75], math.log(2)),
+]
+
+
+@pytest.mark.parametrize(("a", "x", "exact"), EXTREME)
+def test_density_of_a_dirichlet_at_extremes(a: list[float], x: list[float], exact: float) -> None:
+    assert ars.Dirichlet(a).log_prob(x) == pytest.approx(exact, rel=1e-11)
+
+
 def test_two_coordinates_are_a_beta() -> None:
     x = ars.Dirichlet([2.0, 3.0]).sample(2000, 4)
     assert np.allclose(ars.Dirichlet([2.0, 3.0]).log_prob(x), ars.Beta(2, 3).log_prob(x[:, 0]), atol=1e-9)

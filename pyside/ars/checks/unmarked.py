@@ -4,6 +4,9 @@ A rejection loop draws the same latents again and again, in a row, until they pl
 from trace to trace as a negative binomial number does, or more if acceptance depends on the state; and the last round,
 which was accepted, is distributed unlike the rounds before it. A loop that does something else with its rounds, such as
 one particle per round, may look alike: someone who knows the simulator has to decide.
+
+A loop whose end is marked before its test looks the same: its entries are all accepted at their first try. Such marks
+count as none.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ class Repeated(NamedTuple):
     sites: tuple[int, ...]
     rounds: Integers  # of every row of rounds
     values: Floats  # rounds x latents, one row of rounds after another
+    inside: int | None = None  # a marked loop around them that never rejected
 
     @property
     def last(self) -> Booleans:
@@ -70,6 +74,8 @@ def unmarked(repeated: Repeated, sites: Sequence[Site], paths: Mapping[int, str]
     names = ", ".join(f'"{sites[i].address}"' for i in repeated.sites)
     where = sorted({paths[i] for i in repeated.sites if i in paths and paths[i] != sites[i].address})
     place = f" (in {' and '.join(where)})" if where else ""
+    if repeated.inside is not None:
+        return _ended_too_early(repeated, names, sites)
     rounds = repeated.rounds
     is_or_are = "is" if len(repeated.sites) == 1 else "are"
     text = (
@@ -80,6 +86,17 @@ def unmarked(repeated: Repeated, sites: Sequence[Site], paths: Mapping[int, str]
         "are used, ignore this."
     )
     return Finding("marked", "suspect", text, sites[repeated.sites[0]].address)
+
+
+def _ended_too_early(repeated: Repeated, names: str, sites: Sequence[Site]) -> Finding:
+    loop = sites[repeated.inside or 0].address
+    is_or_are, it = ("is", "it") if len(repeated.sites) == 1 else ("are", "them")
+    text = (
+        f'{names} {is_or_are} drawn again and again by a rejection loop, but the marked loop "{loop}" around {it} was '
+        "accepted at its first try every time. Call rs_end or ars_loop_accept after the test, only for the try that "
+        "passes it. If every round is used, remove the marks."
+    )
+    return Finding("marked", "suspect", text, loop)
 
 
 def call_paths(named: Ran, by_path: Ran) -> dict[int, str]:
@@ -129,7 +146,8 @@ def find_repeated(columns: Columns, sites: Sequence[Site]) -> Iterator[Repeated]
     samples = columns.samples
     rows = np.repeat(np.arange(len(columns.traces)), np.diff(offsets(columns).samples))
     # Inside a marked loop the rounds of one entry belong together, outside of all loops those of the trace.
-    _, context = np.unique(np.stack([rows, samples["loop"].astype(np.int64)]), axis=1, return_inverse=True)
+    around = _that_reject(columns, rows)
+    _, context = np.unique(np.stack([rows, around]), axis=1, return_inverse=True)
     by_site = np.argsort(samples["site"], kind="stable")
     ends = np.searchsorted(samples["site"][by_site], np.arange(len(sites) + 1))
     groups: dict[bytes, list[Integers]] = {}
@@ -146,7 +164,29 @@ def find_repeated(columns: Columns, sites: Sequence[Site]) -> Iterator[Repeated]
         for at in group:
             varying[at] = True
     for group in groups.values():
-        yield _rows_of_rounds(columns, sorted(group, key=lambda at: int(at[0])), context, varying)
+        found = _rows_of_rounds(columns, sorted(group, key=lambda at: int(at[0])), context, varying)
+        first = group[0][0]
+        if around[first] != samples["loop"][first]:
+            loop = offsets(columns).loops[rows[first]] + samples["loop"][first]
+            found = found._replace(inside=int(columns.loops["site"][loop]))
+        yield found
+
+
+def _that_reject(columns: Columns, rows: Integers) -> Integers:
+    """For every sample, the innermost loop around it, counted in its trace, that has ever rejected a try; -1: none."""
+    loops, begin = columns.loops, offsets(columns).loops
+    inside = columns.samples["loop"].astype(np.int64)
+    if not len(loops):
+        return inside
+    tries = np.zeros(int(loops["site"].max()) + 1, np.int64)
+    np.maximum.at(tries, loops["site"], loops["tries"].astype(np.int64))
+    rejects = tries[loops["site"]] > 1
+    while True:
+        at = begin[rows] + np.maximum(inside, 0)
+        leave = (inside >= 0) & ~rejects[np.minimum(at, len(loops) - 1)]
+        if not leave.any():
+            return inside
+        inside = np.where(leave, loops["parent"][np.minimum(at, len(loops) - 1)], inside)
 
 
 def _rows_of_rounds(columns: Columns, at: list[Integers], context: Integers, varying: Booleans) -> Repeated:

@@ -33,6 +33,29 @@ static double marked(void) {
     }
 }
 
+/* The end is marked before the test. */
+static double hasty(void) {
+    double x;
+    do {
+        rs_start("hasty");
+        x = ars_sample("x", ars_normal(0, 1));
+        rs_end();
+    } while (x < 0.3);
+    return x;
+}
+
+/* Every round is used, and is a loop of its own, which happens never to reject. */
+static double particles(void) {
+    double sum = 0;
+    const int n = (int)ars_sample("n", ars_poisson(3));
+    for (int i = 0; i < n; i++) {
+        rs_start("particle");
+        sum += ars_sample("energy", ars_exponential(1));
+        rs_end();
+    }
+    return sum;
+}
+
 /* Acceptance grows with the number of tries: they are not independent. */
 static double impatient(void) {
     double limit = 2;
@@ -116,6 +139,10 @@ static void model(void *user) {
         x = polar();
     else if (is("twice"))
         x = polar() + polar();
+    else if (is("hasty"))
+        x = hasty();
+    else if (is("particles"))
+        x = particles();
     else if (is("impatient"))
         x = impatient();
     else if (is("tired"))

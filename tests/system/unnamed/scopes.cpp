@@ -1,4 +1,4 @@
-/* scopes.cpp: scopes around the tries of a loop. The first argument says how. */
+/* scopes.cpp: scopes around the tries of a loop, and draws where C++ allows no statement. The first argument says which. */
 #include <string>
 
 #include <ars.hpp>
@@ -40,10 +40,26 @@ static double unclosed() {
     return ars::flat();
 }
 
+struct Particle {
+    double energy = ars_flat();
+};
+
+static double with_default(double x = ars_flat()) {
+    return x;
+}
+
+static double defaults() {
+    Particle particle;
+    return particle.energy + with_default();
+}
+
 int main(int argc, char **argv) {
     kind = argc > 1 ? argv[1] : "";
     return ars::main(argc, argv, [] {
-        const double x = kind == "inside" ? retried_inside() : kind == "left" ? left_open() : unclosed();
+        const double x = kind == "inside"     ? retried_inside()
+                         : kind == "left"     ? left_open()
+                         : kind == "unclosed" ? unclosed()
+                                              : defaults();
         ars::result("x", x + ars::flat());
     });
 }
