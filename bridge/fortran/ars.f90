@@ -29,7 +29,7 @@ module ars
    public :: ars_flat, ars_scope_push, ars_scope_pop, ars_flat_policy, ars_latent, ars_nuisance
    public :: ars_sample, ars_draw, ars_observe, ars_observe_normals, ars_factor, ars_result, ars_results
    public :: ars_results_shaped
-   public :: ars_run, ars_next_trace, ars_in_continuation, ars_standalone, ars_version
+   public :: ars_run, ars_next_trace, ars_in_trace, ars_in_continuation, ars_standalone, ars_version
    public :: ars_loop_try, ars_loop_accept, ars_loop_abandon, ars_reject
 
    !> For ars_flat_policy.
@@ -270,6 +270,9 @@ module ars
       ! ---- running ---------------------------------------------------------------------------------------------------
 
       logical(c_bool) function c_next_trace() bind(c, name="ars_next_trace")
+         import :: c_bool
+      end function
+      logical(c_bool) function c_in_trace() bind(c, name="ars_in_trace")
          import :: c_bool
       end function
       logical(c_bool) function c_in_continuation() bind(c, name="ars_in_continuation")
@@ -587,6 +590,12 @@ contains
       logical :: more
       more = c_next_trace()
       if (more) call forget_parameters()
+   end function
+
+   !> True inside a trace: code that also runs before the first one can ask whether it may draw.
+   function ars_in_trace() result(is_inside)
+      logical :: is_inside
+      is_inside = c_in_trace()
    end function
 
    !> True in a re-run of a loop, whose only effect should be its acceptance.
