@@ -94,6 +94,23 @@ def test_the_page_has_tables_and_pictures_and_is_renewed(tmp_path: Path) -> None
         assert (tmp_path / f"figures/generators-pythia-{picture}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_run_with_few_effective_traces_shows_no_errors() -> None:
+    """With one dominant weight, 44 +- 0.00004 would be printed."""
+    few = {"ars": method("ARS", -10.0, ess=1.0), "prior_in_loops": method("prior in loops", -10.1, ess=7.0)}
+    text = page.part(pythia.generator(), result(**few), quick=True)
+    energy = next(line for line in text.splitlines() if line.startswith("| tau energy"))
+    assert [" ± " in cell for cell in energy.split("|")[2:-1]] == [
+        False,
+        False,
+        False,
+        True,
+    ]  # truth, the three methods
+    assert energy.count("(too few)") == 2 and "fewer than 20 effective traces" in text
+    assert "| ARS | -10.0 (too few) |" in text and "reduce the standard deviations" not in text
+    enough = page.part(pythia.generator(), result(), quick=False)
+    assert "too few" not in enough and "reduce the standard deviations" in enough
+
+
 @pytest.mark.parametrize("quick", [True, False])
 def test_a_quick_run_leaves_the_published_page_alone(
     quick: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
