@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
+import os
+import socket
 import tarfile
 import zipfile
 from pathlib import Path
@@ -139,6 +141,19 @@ def test_a_package_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(Unavailable, match=r"(?s)cannot be fetched from PyPI.*pip says.*no-such-package"):
         Kitchen(tmp_path).fetched("no-such-package==1")
+
+
+def test_an_index_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip's own limits are for each read of each attempt, and add up to minutes."""
+    pytest.importorskip("pip")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)  # and no other index
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{silent.getsockname()[1]}/simple")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        with pytest.raises(
+            Unavailable, match=r"some-package==1 cannot be fetched .* it took longer than 2 s\. Without"
+        ):
+            Kitchen(tmp_path, patience=2.0).fetched("some-package==1")
 
 
 def test_the_command_says_what_cannot_be_had(
