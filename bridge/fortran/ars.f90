@@ -29,7 +29,7 @@ module ars
    public :: ars_flat, ars_scope_push, ars_scope_pop, ars_flat_policy, ars_latent, ars_nuisance
    public :: ars_sample, ars_draw, ars_observe, ars_observe_normals, ars_factor, ars_result, ars_results
    public :: ars_results_shaped
-   public :: ars_run, ars_next_trace, ars_in_continuation, ars_standalone, ars_version
+   public :: ars_run, ars_next_trace, ars_in_trace, ars_in_continuation, ars_standalone, ars_version
    public :: ars_loop_try, ars_loop_accept, ars_loop_abandon, ars_reject
 
    !> For ars_flat_policy.
@@ -142,8 +142,7 @@ module ars
          import :: ars_dist, c_double
          real(c_double), value :: df, loc, scale
       end function
-      !> The log density or log probability of x.
-      real(c_double) function ars_log_density(d, x) bind(c, name="ars_log_density")
+      real(c_double) function c_log_density(d, x) bind(c, name="ars_log_density")
          import :: ars_dist, c_double
          type(ars_dist), value :: d
          real(c_double), value :: x
@@ -182,8 +181,7 @@ module ars
          character(kind=c_char), intent(in) :: pattern(*)
          integer(c_int), value :: policy
       end subroutine
-      !> A nuisance: always drawn from the prior, never recorded.
-      real(c_double) function ars_draw(d) bind(c, name="ars_draw")
+      real(c_double) function c_draw(d) bind(c, name="ars_draw")
          import :: ars_dist, c_double
          type(ars_dist), value :: d
       end function
@@ -272,6 +270,9 @@ module ars
       logical(c_bool) function c_next_trace() bind(c, name="ars_next_trace")
          import :: c_bool
       end function
+      logical(c_bool) function c_in_trace() bind(c, name="ars_in_trace")
+         import :: c_bool
+      end function
       logical(c_bool) function c_in_continuation() bind(c, name="ars_in_continuation")
          import :: c_bool
       end function
@@ -329,8 +330,10 @@ module ars
 
    !> Parameters that distributions point to: an expression given to ars_categorical is gone when its result is used. Those
    !> made before the first trace stay; those of a trace stay until it ends, or until `most` others have been made in it.
+   !> A distribution knows its place and its serial number, so that using it later is an error.
    type :: parameters
       real(c_double), allocatable :: p(:)
+      integer(c_long_long) :: serial = 0
    end type
    integer, parameter :: per_block = 256, most = 256 * per_block
    type :: parameter_block
@@ -338,6 +341,7 @@ module ars
    end type
    type(parameter_block), save :: blocks(most / per_block)
    integer, save :: latest = 0, permanent = 0
+   integer(c_long_long), save :: n_made = 0
    logical, save :: tracing = .false.
 
 contains
@@ -353,6 +357,33 @@ contains
       text(size(text)) = c_null_char
    end function
 
+   function place_of(number) result(place)
+      integer, intent(in) :: number
+      type(parameters), pointer :: place
+      place => blocks((number - 1) / per_block + 1)%made(mod(number - 1, per_block) + 1)
+   end function
+
+   !> Of distributions with arrays, libars reads at most a(1).
+   subroutine mark_place(d)
+      type(ars_dist), intent(inout) :: d
+      d%a(3) = latest
+      d%a(4) = real(n_made, c_double)
+   end subroutine
+
+   !> Ends the program if the parameters of d are gone.
+   subroutine check_kept(d)
+      type(ars_dist), intent(in) :: d
+      type(parameters), pointer :: place
+      integer :: number
+      if (.not. c_associated(d%p)) return
+      if (.not. (d%a(3) >= 1 .and. d%a(3) <= most)) return ! never made: libars says so
+      number = int(d%a(3))
+      if (.not. associated(blocks((number - 1) / per_block + 1)%made)) return
+      place => place_of(number)
+      if (place%serial == int(d%a(4), c_long_long)) return
+      error stop "ars: a distribution with an array of parameters was used after its trace, or after 65536 others were made"
+   end subroutine
+
    function kept(p) result(at)
       real(c_double), intent(in) :: p(:)
       real(c_double), pointer :: at(:)
@@ -363,7 +394,9 @@ contains
       if (latest > most) latest = permanent + 1
       block = (latest - 1) / per_block + 1
       if (.not. associated(blocks(block)%made)) allocate (blocks(block)%made(per_block))
-      place => blocks(block)%made(mod(latest - 1, per_block) + 1)
+      place => place_of(latest)
+      n_made = n_made + 1
+      place%serial = n_made
       place%p = p
       at => place%p
    end function
@@ -381,6 +414,7 @@ contains
       real(c_double), intent(in) :: p(:)
       type(ars_dist) :: d
       d = c_categorical(c_loc(kept(p)), size(p, kind=c_size_t))
+      call mark_place(d)
    end function
 
    !> A Normal of vectors: its mean, and the lower Cholesky factor of its covariance. It lasts as long as a Categorical.
@@ -394,6 +428,7 @@ contains
          error stop "ars_multivariate_normal: cholesky must have as many rows and columns as mean has numbers"
       at => kept([mean, reshape(transpose(cholesky), [n * n])]) ! row by row, as C has it
       d = c_multivariate_normal(c_loc(at), c_loc(at(n + 1)), n)
+      call mark_place(d)
    end function
 
    !> Positive numbers that sum to 1. It lasts as long as a Categorical.
@@ -401,13 +436,32 @@ contains
       real(c_double), intent(in) :: concentration(:)
       type(ars_dist) :: d
       d = c_dirichlet(c_loc(kept(concentration)), size(concentration, kind=c_size_t))
+      call mark_place(d)
    end function
 
    function sample_named(name, d) result(drawn)
       character(*), intent(in) :: name
       type(ars_dist), intent(in) :: d
       real(c_double) :: drawn
+      call check_kept(d)
       drawn = c_sample(c_name(name), d)
+   end function
+
+   !> A nuisance: always drawn from the prior, never recorded.
+   function ars_draw(d) result(drawn)
+      type(ars_dist), intent(in) :: d
+      real(c_double) :: drawn
+      call check_kept(d)
+      drawn = c_draw(d)
+   end function
+
+   !> The log density or log probability of x.
+   function ars_log_density(d, x) result(log_density)
+      type(ars_dist), intent(in) :: d
+      real(c_double), intent(in) :: x
+      real(c_double) :: log_density
+      call check_kept(d)
+      log_density = c_log_density(d, x)
    end function
 
    !> Latents of one site in one request; the values of one distribution after another.
@@ -434,6 +488,7 @@ contains
       total = 0
       n_kept = 0
       do i = 1, size(d)
+         call check_kept(d(i))
          total = total + ars_dimension(d(i))
          if (c_associated(d(i)%p)) n_kept = n_kept + 1
       end do
@@ -443,6 +498,7 @@ contains
    function sample_unnamed(d) result(drawn)
       type(ars_dist), intent(in) :: d
       real(c_double) :: drawn
+      call check_kept(d)
       drawn = c_sample_unnamed(c_null_ptr, d)
    end function
 
@@ -465,6 +521,7 @@ contains
       character(*), intent(in) :: name
       type(ars_dist), intent(in) :: d
       real(c_double) :: observed
+      call check_kept(d)
       observed = c_observe(c_name(name), d)
    end function
 
@@ -487,6 +544,7 @@ contains
       type(ars_dist), intent(in) :: d
       real(c_double), intent(in) :: given
       real(c_double) :: observed
+      call check_kept(d)
       observed = c_observe_value(c_name(name), d, given)
    end function
 
@@ -587,6 +645,12 @@ contains
       logical :: more
       more = c_next_trace()
       if (more) call forget_parameters()
+   end function
+
+   !> True inside a trace: code that also runs before the first one can ask whether it may draw.
+   function ars_in_trace() result(is_inside)
+      logical :: is_inside
+      is_inside = c_in_trace()
    end function
 
    !> True in a re-run of a loop, whose only effect should be its acceptance.

@@ -291,6 +291,9 @@ inline std::vector<double> given(const char *name) {
 inline bool next_trace() {
     return ars_next_trace();
 }
+inline bool in_trace() {
+    return ars_in_trace();
+}
 inline bool in_continuation() {
     return ars_in_continuation();
 }

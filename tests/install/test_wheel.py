@@ -13,6 +13,7 @@ from tests.install.wheels import ROOT, Environment, installed, run
 from tests.system.test_readme import block, evidence
 
 CONSUMER = Path(__file__).parent / "consumer"
+FORTRAN = shutil.which("gfortran")
 XTENSOR = Path("/usr/include/xtensor/xarray.hpp").exists()
 HOSTS_LIBRARY = "libzmq.so.5"
 
@@ -131,6 +132,41 @@ def test_cmake_and_pkg_config(environment: Environment, tmp_path: Path) -> None:
         assert printed == first
     code = f"import ars; print(len(ars.Simulator('{tmp_path}/build0/cpp_shared').prior(50, seed=1)))"
     assert run(environment.python, "-c", code).strip() == "50"
+
+
+FORTRAN_PROJECT = """
+cmake_minimum_required(VERSION 3.20)
+project(simulator {languages})
+add_subdirectory(one)
+add_subdirectory(two)
+"""
+FORTRAN_FOLDER = """
+find_package(ars REQUIRED)
+add_executable({name} {source})
+target_link_libraries({name} PRIVATE ars::fortran)
+"""
+
+
+@pytest.mark.skipif(not FORTRAN, reason="no gfortran: Debian's package gfortran has it")
+def test_cmake_compiles_the_fortran_module(environment: Environment, tmp_path: Path) -> None:
+    """The package has its sources; here two folders of one project use it."""
+    path = {"PATH": os.environ["PATH"]}
+    configure = ["cmake", "-S", tmp_path, "-B", tmp_path / "build"]
+    configure += [f"-DCMAKE_PREFIX_PATH={run(environment.ars, 'config', '--cmakedir').strip()}"]
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        listed = FORTRAN_FOLDER.format(name=name, source=CONSUMER / "simulator.f90")
+        (tmp_path / name / "CMakeLists.txt").write_text(listed)
+    (tmp_path / "CMakeLists.txt").write_text(FORTRAN_PROJECT.format(languages="Fortran"))
+    assert "ars::fortran is missing because its module has a part in C" in run(*configure, code=1, **path)
+    shutil.rmtree(tmp_path / "build")
+    (tmp_path / "CMakeLists.txt").write_text(FORTRAN_PROJECT.format(languages="C Fortran"))
+    assert "CMake Warning" not in run(*configure, **path)
+    run("cmake", "--build", tmp_path / "build", **path)
+    for name in ("one", "two"):
+        executable = tmp_path / "build" / name / name
+        code = f"import ars; print(*ars.Simulator('{executable}').prior(50, seed=1))"
+        assert run(environment.python, "-c", code).split() == ["radius", "x", "y"]
 
 
 @pytest.mark.skipif(not XTENSOR, reason="no xtensor: Debian's package libxtensor-dev has it")

@@ -142,6 +142,56 @@ def test_many_distributions_at_once_keep_their_parameters(
     np.testing.assert_allclose(post.log_weights("ars"), exact, rtol=1e-12)
 
 
+STALE = """
+program stale
+   use ars
+   implicit none
+   type(ars_dist) :: early
+   integer :: trace = 0
+   call ars_run(model)
+contains
+   subroutine model()
+      integer :: i
+      double precision :: x
+      trace = trace + 1
+      if (trace == 1) early = {early}
+      do i = 1, {others}
+         x = ars_draw(ars_categorical([0d0, 1d0]))
+      end do
+      {use}
+      if (ars_standalone()) print '(2es24.15)', x, x
+   end subroutine
+end program
+"""
+USES = {
+    "draw": "x = ars_draw(early)",
+    "sample": "x = ars_sample('x', early)",
+    "unnamed": "x = ars_sample(early)",
+    "vector": "x = sum(ars_sample_vector('x', [early]))",
+    "observe": "x = ars_observe('x', early)",
+    "observe_value": "x = ars_observe_value('x', early, 0d0)",
+    "density": "x = exp(ars_log_density(early, 0d0)) - 1",
+}
+
+
+@pytest.mark.parametrize("how", USES)
+def test_a_distribution_that_is_gone_is_an_error(how: str, compiled: Callable[[Path], Path], tmp_path: Path) -> None:
+    """Its parameters would be those of another one: a draw of 1 with probability 0."""
+    said = {}
+    for others, traces in ((65_535, 1), (65_536, 1), (1, 2)):
+        source = tmp_path / f"stale_{how}_{others}.f90"
+        source.write_text(STALE.format(early="ars_categorical([1d0, 0d0])", others=others, use=USES[how]))
+        env = {**os.environ, "ARS_TRACES": str(traces)}
+        done = subprocess.run([str(compiled(source))], env=env, capture_output=True, text=True, check=False)
+        said[others] = done.returncode, done.stderr.partition("\n")[0]
+        if others == 65_535:
+            assert done.returncode == 0 and float(done.stdout.split()[0]) == 0
+    gone = "ERROR STOP ars: a distribution with an array of parameters was used after its trace, or after 65536 others"
+    for others in (65_536, 1):
+        code, first = said[others]
+        assert code == 1 and first.startswith(gone)
+
+
 CONTAINED = """
 module physics
    use ars

@@ -7,30 +7,29 @@ from typing import Any
 
 import numpy as np
 import pytest
-from generator_tools import kitchen_of
+from generator_tools import built_once
 
 import ars
 from ars_lab.generators import ncrystal
-from ars_lab.generators.fetch import Kitchen, Unavailable
+from ars_lab.generators.fetch import Kitchen
 from ars_lab.generators.spec import Built
 
-pytestmark = [pytest.mark.slow, pytest.mark.compiler]
+pytestmark = [pytest.mark.slow, pytest.mark.compiler, pytest.mark.timeout(900)]  # with a download
 
 
 @pytest.fixture(scope="module")
-def kitchen(tmp_path_factory: pytest.TempPathFactory) -> Kitchen:
-    """Has the package."""
-    kitchen = kitchen_of("ncrystal", tmp_path_factory.mktemp("ncrystal"))
-    try:
-        kitchen.fetched(ncrystal.WHEEL)
-    except Unavailable as error:
-        pytest.skip(f"ncrystal-core cannot be had: {error}")
-    return kitchen
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Kitchen, Built]:
+    return built_once("ncrystal", ncrystal.build, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
-def built(kitchen: Kitchen) -> Built:
-    return ncrystal.build(kitchen)
+def kitchen(made: tuple[Kitchen, Built]) -> Kitchen:
+    return made[0]
+
+
+@pytest.fixture(scope="module")
+def built(made: tuple[Kitchen, Built]) -> Built:
+    return made[1]
 
 
 def test_neutrons_obey_braggs_law(built: Built) -> None:

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from generator_tools import kitchen_of
+from generator_tools import built_once
 
 import ars
 from ars_lab.generators import pythia
-from ars_lab.generators.fetch import Unavailable
 from ars_lab.generators.spec import Built
 
-pytestmark = [pytest.mark.slow, pytest.mark.compiler]
+pytestmark = [pytest.mark.slow, pytest.mark.compiler, pytest.mark.timeout(900)]  # with two downloads
 
 LIMIT = 3.5  # standard errors
 
@@ -25,10 +24,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """Compiled here."""
     if shutil.which("c++") is None or shutil.which("nm") is None:
         pytest.skip("a C++ compiler and nm are needed")
-    try:
-        return pythia.build(kitchen_of("pythia", tmp_path_factory.mktemp("pythia")))
-    except Unavailable as error:
-        pytest.skip(f"Pythia cannot be had: {error}")
+    return built_once("pythia", pythia.build, tmp_path_factory)[1]
 
 
 @pytest.fixture

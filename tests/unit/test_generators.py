@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
+import os
+import socket
 import tarfile
 import zipfile
 from pathlib import Path
@@ -94,6 +96,23 @@ def test_the_page_has_tables_and_pictures_and_is_renewed(tmp_path: Path) -> None
         assert (tmp_path / f"figures/generators-pythia-{picture}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_run_with_few_effective_traces_shows_no_errors() -> None:
+    """With one dominant weight, 44 +- 0.00004 would be printed."""
+    few = {"ars": method("ARS", -10.0, ess=1.0), "prior_in_loops": method("prior in loops", -10.1, ess=7.0)}
+    text = page.part(pythia.generator(), result(**few), quick=True)
+    energy = next(line for line in text.splitlines() if line.startswith("| tau energy"))
+    assert [" ± " in cell for cell in energy.split("|")[2:-1]] == [
+        False,
+        False,
+        False,
+        True,
+    ]  # truth, the three methods
+    assert energy.count("(too few)") == 2 and "fewer than 20 effective traces" in text
+    assert "| ARS | -10.0 (too few) |" in text and "reduce the standard deviations" not in text
+    enough = page.part(pythia.generator(), result(), quick=False)
+    assert "too few" not in enough and "reduce the standard deviations" in enough
+
+
 @pytest.mark.parametrize("quick", [True, False])
 def test_a_quick_run_leaves_the_published_page_alone(
     quick: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -122,6 +141,19 @@ def test_a_package_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(Unavailable, match=r"(?s)cannot be fetched from PyPI.*pip says.*no-such-package"):
         Kitchen(tmp_path).fetched("no-such-package==1")
+
+
+def test_an_index_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip's own limits are for each read of each attempt, and add up to minutes."""
+    pytest.importorskip("pip")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)  # and no other index
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{silent.getsockname()[1]}/simple")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        with pytest.raises(
+            Unavailable, match=r"some-package==1 cannot be fetched .* it took longer than 2 s\. Without"
+        ):
+            Kitchen(tmp_path, patience=2.0).fetched("some-package==1")
 
 
 def test_the_command_says_what_cannot_be_had(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -35,11 +36,14 @@ class Kitchen:
         Made if it does not exist. What is there already is used.
     reporter : Reporter, optional
         Receives the progress of the runs (default: none).
+    patience : float, optional
+        Seconds for each download (default: no limit).
     """
 
-    def __init__(self, folder: Path, reporter: Reporter | None = None) -> None:
+    def __init__(self, folder: Path, reporter: Reporter | None = None, *, patience: float | None = None) -> None:
         self.folder = folder.resolve()
         self.reporter = reporter or SilentReporter()
+        self.patience = patience
 
     def fetched(self, requirement: str, *, source: bool = False, only: Callable[[str], bool] | None = None) -> Path:
         """The unpacked files of a package of PyPI.
@@ -61,7 +65,7 @@ class Kitchen:
         Raises
         ------
         Unavailable
-            pip cannot fetch it; the message has pip's reason.
+            pip cannot fetch it, and the message has pip's reason; or it takes longer than ``patience``.
         """
         kind = "source" if source else "wheel"
         folder = self.folder / "packages" / f"{requirement.replace('==', '-')}-{kind}"
@@ -70,7 +74,7 @@ class Kitchen:
         self.reporter.say(f"fetching {requirement} ({kind})")
         downloads = folder / "download"
         downloads.mkdir(parents=True, exist_ok=True)
-        _pip_download(requirement, downloads, source)
+        _pip_download(requirement, downloads, source, self.patience)
         archives = sorted(path for path in downloads.iterdir() if path.is_file())
         for archive in archives:
             unpack(archive, folder, only)
@@ -127,19 +131,42 @@ def _text(path: Path) -> str | None:
     return path.read_text() if path.exists() else None
 
 
-def _pip_download(requirement: str, folder: Path, source: bool) -> None:
+def _pip_download(requirement: str, folder: Path, source: bool, patience: float | None) -> None:
     which = "--no-binary" if source else "--only-binary"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
     command += [which, ":all:", "--no-deps", "--dest", str(folder), requirement]
     env = {name: value for name, value in os.environ.items() if name != "PIP_CONSTRAINT"}  # libars's, not theirs
-    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
-    if done.returncode:
-        words = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = "\n".join(words[-3:]) or f"exit code {done.returncode}"
-        raise Unavailable(
-            f"{requirement} cannot be fetched from PyPI ({'source' if source else 'a wheel for this machine'}). "
-            f"Without a network, set PIP_INDEX_URL or PIP_FIND_LINKS to a mirror that has it. pip says:\n{reason}"
-        )
+    what = f"{requirement} cannot be fetched from PyPI ({'source' if source else 'a wheel for this machine'})"
+    hint = "Without a network, set PIP_INDEX_URL or PIP_FIND_LINKS to a mirror that has it."
+    try:
+        code, said = _run(command, env, patience)
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{what}: it took longer than {patience:.0f} s. {hint}") from None
+    if code:
+        words = [line for line in said.splitlines() if line.strip()]
+        reason = "\n".join(words[-3:]) or f"exit code {code}"
+        raise Unavailable(f"{what}. {hint} pip says:\n{reason}")
+
+
+def _run(command: Sequence[str], env: Mapping[str, str], patience: float | None) -> tuple[int, str]:
+    """Exit code and stderr. pip builds source distributions in processes of its own, so all of its family is ended."""
+    pip = subprocess.Popen(
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    with pip:
+        try:
+            _, said = pip.communicate(timeout=patience)
+        except BaseException:
+            os.killpg(pip.pid, signal.SIGKILL)
+            raise
+    return pip.returncode, said
 
 
 def unpack(archive: Path, folder: Path, only: Callable[[str], bool] | None = None) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Final
 
-from ars_lab.generators.result import Estimate, Result
+from ars_lab.generators.result import Method, Result
 from ars_lab.generators.spec import Generator, Quantity
 from ars_lab.reproduce.tables import markdown, void
 from ars_lab.reproduce.workspace import write_atomically
@@ -14,6 +15,7 @@ __all__ = ["insert", "part"]
 
 _BEGIN = "<!-- made by `make generators`: {} -->"
 _END = "<!-- end: {} -->"
+_ENOUGH: Final = 20  # effective traces; standard errors estimated from fewer are often far too small
 
 
 def part(generator: Generator, result: Result, *, quick: bool) -> str:
@@ -59,14 +61,17 @@ def part(generator: Generator, result: Result, *, quick: bool) -> str:
 
 
 def _reading(generator: Generator, result: Result) -> str:
+    legend = (
+        "*Grey: the prior. Lines: posteriors by the three methods, which share only the simulator and, in part, the "
+        "network. Dash-dotted: the truth.*"
+    )
+    if result.ars.ess < _ENOUGH:
+        return f"{legend} This run has too few effective traces to show the posterior."
     shrunk = []
     for each in generator.quantities:
         before, after = float(result.prior[each.name].std()), result.ars.estimates[each.name].std
         shrunk.append(f"{each.label} from {_number(each, before)} to {_number(each, after)}")
-    return (
-        "*Grey: the prior. Lines: posteriors by the three methods, which share only the simulator and, in part, the "
-        f"network. Dash-dotted: the truth.* The data reduce the standard deviations: {'; '.join(shrunk)}."
-    )
+    return f"{legend} The data reduce the standard deviations: {'; '.join(shrunk)}."
 
 
 def _number(quantity: Quantity, value: float) -> str:
@@ -74,7 +79,10 @@ def _number(quantity: Quantity, value: float) -> str:
 
 
 def _means(generator: Generator, result: Result) -> str:
-    def cell(quantity: Quantity, estimate: Estimate) -> str:
+    def cell(quantity: Quantity, method: Method) -> str:
+        estimate = method.estimates[quantity.name]
+        if method.ess < _ENOUGH:
+            return f"{quantity.scale * estimate.mean:.3g} (too few)"
         error = quantity.scale * estimate.error
         digits = max(0, 1 - math.floor(math.log10(error))) if error > 0 and math.isfinite(error) else 3
         return f"{quantity.scale * estimate.mean:.{digits}f} ± {error:.{digits}f}"
@@ -84,11 +92,13 @@ def _means(generator: Generator, result: Result) -> str:
         (
             quantity.axis,
             f"{quantity.scale * result.observation.truth[quantity.name]:.4g}",
-            *(cell(quantity, method.estimates[quantity.name]) for method in result.methods),
+            *(cell(quantity, method) for method in result.methods),
         )
         for quantity in generator.quantities
     ]
-    return markdown(heads, rows)
+    few = any(method.ess < _ENOUGH for method in result.methods)
+    note = f"\n\nToo few: fewer than {_ENOUGH} effective traces, so no standard error can be estimated."
+    return markdown(heads, rows) + (note if few else "")
 
 
 def _evidence(result: Result) -> str:
@@ -99,7 +109,7 @@ def _evidence(result: Result) -> str:
         rows.append(
             (
                 method.label,
-                f"{method.log_evidence:.3f} ± {method.error:.3f}" if known else "none",
+                _log_evidence(method) if known else "none",
                 f"{method.traces:,}",
                 f"{method.ess:,.0f}",
                 f"k {method.quality:.2f}" if known else f"R-hat {method.quality:.3f}",
@@ -108,6 +118,12 @@ def _evidence(result: Result) -> str:
             )
         )
     return markdown(heads, rows) + "\n\nChains do not estimate the evidence. Compare them by the posterior means above."
+
+
+def _log_evidence(method: Method) -> str:
+    if method.ess < _ENOUGH:
+        return f"{method.log_evidence:.1f} (too few)"
+    return f"{method.log_evidence:.3f} ± {method.error:.3f}"
 
 
 def _loops(result: Result) -> str:

@@ -52,7 +52,8 @@ program everything
    real(real64) :: ox, oy
 
    if (len(ars_version()) < 5) error stop "ars_version"
-   call ars_flat_policy("ars_uniform", ars_nuisance)
+   if (ars_in_trace()) error stop "ars_in_trace before the first trace"
+   call ars_flat_policy("ars_uniform", ars_latent) ! the last one that matches decides
    call ars_flat_policy("*", ars_nuisance)
    do while (ars_next_trace())
       call model()
@@ -74,6 +75,7 @@ contains
       real(real64) :: three(3), whole(4), shares(3)
       real(real64), parameter :: factor(2, 2) = reshape([1d0, 0.3d0, 0d0, 0.8d0], [2, 2]) ! by columns
       type(point) :: at
+      if (.not. ars_in_trace()) error stop "ars_in_trace in a trace"
       half = 0.5d0
       sum = ars_sample("n   ", ars_normal(0d0, 1d0))
       limit = 0.7d0 + 0.2d0 * ars_sample("u", ars_uniform(0d0, 1d0))
