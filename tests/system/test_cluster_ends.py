@@ -171,7 +171,7 @@ def test_workers_with_two_builds_where_the_client_has_none(client: Any, nested: 
         with (tmp_path / "1" / "only-there").open("ab") as file:
             file.write(b"another build")
         for run in (
-            lambda: ars.cluster.prior(client, "./only-there", 10**6, seed=1, workers=2),
+            lambda: ars.cluster.prior(client, "./only-there", 10**10, seed=1, workers=2),
             lambda: ars.cluster.mcmc(client, "./only-there", DATA, 500, 8, seed=1, groups=4, workers=2),
         ):
             with pytest.raises(ars.ArsError, match=r"worker tcp://.*only-there is another build on this worker"):
@@ -305,9 +305,10 @@ def test_a_scheduler_that_is_lost(nested: list[str], tmp_path: Path) -> None:
             assert scheduler.poll() is None
             time.sleep(0.05)
         words = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file), "--nthreads", "1"]
-        words += ["--no-dashboard", "--no-nanny", "--death-timeout", "5"]
+        words += ["--no-dashboard", "--no-nanny", "--death-timeout", "120"]
         worker = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, cwd=tmp_path)
-        with distributed.Client(scheduler_file=str(file), timeout=5) as lonely:
+        with distributed.Client(scheduler_file=str(file), timeout=120) as lonely:
+            lonely._timeout = 5  # from now on: seconds until it gives up a scheduler that is gone
             killed = When(1, scheduler.kill)
             gone = r"the scheduler at tcp://[0-9.:]+( no longer answers|;)"  # the client may notice first, and close
             with pytest.raises(ars.HostLostError, match=gone) as caught:

@@ -22,7 +22,7 @@ from ars.cluster.errands import errands
 from ars.cluster.flight import Flight
 from ars.cluster.sent import SentNetwork, packed
 from ars.cluster.shipped import recipe_of, remember
-from ars.cluster.simulators import Simulators, executable_here, version_here
+from ars.cluster.simulators import Answer, Simulators, executable_here, version_here
 from ars.cluster.tasks import Outcome, Task, run_task
 from ars.columns import Site
 from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
@@ -49,6 +49,8 @@ class _Files:
     """What ``Runs`` asks of the files that the processes were started from."""
 
     build = ""  # a digest of the code that runs, once a worker has said it
+    own_build = ""  # the same without libars
+    worker = ""  # that has said it
 
 
 class _Question(NamedTuple):
@@ -223,7 +225,6 @@ class Fleet:
 
     def _take(self, outcome: Outcome, proposer: Proposer, recorder: Recorder) -> None:
         """Hands on what a task brought."""
-        self.files.build = self.files.build or outcome.build
         self._sites.adopt(outcome.sites)
         remember(proposer, outcome.asked)
         numbers = SiteNumbers()
@@ -234,6 +235,18 @@ class Fleet:
         recorder.incidents += outcome.incidents
         said = "\n".join(dict.fromkeys(outcome.stderr.values()))
         recorder.take(columns, lambda: numbers.sites, lambda: said)
+
+    def check_build(self, answer: Answer) -> None:
+        """Raises ArsError if a worker has run other code than the first that has run any: another shared library, since
+        their executables are the same. That of libars has the same version on all, and may have been compiled on
+        each."""
+        if answer.own_build and not self.files.own_build:
+            self.files.build, self.files.own_build, self.files.worker = answer.build, answer.own_build, answer.worker
+        if answer.own_build and answer.own_build != self.files.own_build:
+            raise ArsError(
+                f"worker {answer.worker}: {self.setup.command[0]} loads another build of a shared library here than on "
+                f"worker {self.files.worker}: install the same libraries on all machines"
+            )
 
     def records(
         self, left: Sequence[DataSet], network: Network | None, options: Mapping[str, Any], weighting: str | None
