@@ -46,6 +46,16 @@ if __name__ == "__main__":
     with Client(sys.argv[1]) as client:
         ars.cluster.prior(client, sys.argv[2], 10**10, seed=1, workers=2, progress=Say())
 """
+WITHOUT = """
+import sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "ars":
+            raise ModuleNotFoundError("No module named 'ars'", name="ars")
+
+sys.meta_path.insert(0, Without())
+"""  # a Python without libars
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +189,36 @@ def test_workers_with_two_builds_where_the_client_has_none(client: Any, nested: 
     finally:
         for worker, folder in before.items():
             client.run(os.chdir, folder, workers=[worker])
+
+
+def test_a_worker_without_libars_is_named_and_nothing_is_left(
+    client: Any, nested: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes to a cluster whose other workers have it, and they have no plugin of the run afterwards."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT)
+    before = dict(client.nthreads())
+    words = [sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--nthreads", "1"]
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    without = subprocess.Popen([*words, "--no-dashboard", "--no-nanny"], stderr=subprocess.DEVNULL, cwd=tmp_path)
+    try:
+        client.wait_for_workers(len(before) + 1, timeout=120)
+        [name] = set(client.nthreads()) - set(before)
+        for run in (
+            lambda: ars.cluster.prior(client, nested, 100, seed=1, workers=2),
+            lambda: ars.cluster.mcmc(client, nested, DATA, 20, 4, seed=1, workers=2),
+        ):
+            with pytest.raises(ars.ArsError, match=rf"worker {name}: libars cannot be loaded there \(No module named"):
+                run()
+        assert set(client.nthreads()) == {*before, name}  # none was lost for it
+        left = client.run(lambda dask_worker: [each for each in dask_worker.plugins if each.startswith("ars-")])
+        assert not any(left.values())
+    finally:
+        without.terminate()
+        without.wait(60)
+    deadline = time.monotonic() + 120.0
+    while set(client.nthreads()) != set(before):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 # ---- several at once -------------------------------------------------------------------------------------------------

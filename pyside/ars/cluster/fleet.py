@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from distributed import Client, Future
@@ -58,10 +59,6 @@ class _Question(NamedTuple):
 
     plugin: str
     executable: str = ""  # any
-
-
-def _present() -> None:
-    """A task whose result is wanted as long as the client is there."""
 
 
 class Fleet:
@@ -114,8 +111,13 @@ class Fleet:
                 "dask worker, or wait longer with startup_timeout="
             ) from None
         presence = f"{self.name}-client"
-        self._presence = self._client.submit(_present, pure=False, key=presence)
-        self._install(Simulators(self.name, self.setup, version_here(), presence))
+        # A task whose result is wanted as long as the client is there; not code of ours, which a worker may not have.
+        self._presence = self._client.submit(bool, pure=False, key=presence)
+        try:
+            self._install(Simulators(self.name, self.setup, version_here(), presence))
+        except BaseException:
+            self._uninstall()  # from those workers that have it
+            raise
         self._installed = True
         if not self.executable:
             question = packed(_Question(self.name))
@@ -131,6 +133,26 @@ class Fleet:
                 if attempt == _ATTEMPTS - 1:
                     raise HostLostError(f"the cluster's workers are lost as soon as they connect: {error}") from error
                 time.sleep(_PAUSE)
+            except Exception as error:  # of a worker that cannot make the plugin; Dask does not say which
+                raise self._who_has_no_libars(error) from error
+
+    def _uninstall(self) -> None:
+        """Takes the plugin down on all workers, which ends their simulators."""
+        with contextlib.suppress(Exception):  # a cluster that is gone has no simulators
+            self._client.unregister_worker_plugin(self.name)
+        self._presence = None
+
+    def _who_has_no_libars(self, error: Exception) -> ArsError:
+        """The error for workers on which the plugin could not be made."""
+        with contextlib.suppress(OSError):
+            answers = self._client.run(find_spec, Simulators.__module__, on_error="return")
+            for worker, answer in answers.items():
+                if answer is None or isinstance(answer, ImportError):
+                    return ArsError(
+                        f"worker {worker}: libars cannot be loaded there ({answer or 'another version'}): install the client's "
+                        "version on all workers, with the extra cluster"
+                    )
+        return ArsError(f"a worker cannot take part: {error}")
 
     def lease(self) -> int:
         """For work that takes several runs: ``close`` ends it."""
@@ -176,9 +198,7 @@ class Fleet:
             if self._installed:
                 self._installed = False
                 self._networks.clear()
-                with contextlib.suppress(Exception):  # a cluster that is gone has no simulators
-                    self._client.unregister_worker_plugin(self.name)
-                self._presence = None
+                self._uninstall()
         finally:
             if waited:
                 self._busy.release()
