@@ -46,6 +46,16 @@ if __name__ == "__main__":
     with Client(sys.argv[1]) as client:
         ars.cluster.prior(client, sys.argv[2], 10**10, seed=1, workers=2, progress=Say())
 """
+WITHOUT = """
+import sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "ars":
+            raise ModuleNotFoundError("No module named 'ars'", name="ars")
+
+sys.meta_path.insert(0, Without())
+"""  # a Python without libars
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +181,7 @@ def test_workers_with_two_builds_where_the_client_has_none(client: Any, nested: 
         with (tmp_path / "1" / "only-there").open("ab") as file:
             file.write(b"another build")
         for run in (
-            lambda: ars.cluster.prior(client, "./only-there", 10**6, seed=1, workers=2),
+            lambda: ars.cluster.prior(client, "./only-there", 10**10, seed=1, workers=2),
             lambda: ars.cluster.mcmc(client, "./only-there", DATA, 500, 8, seed=1, groups=4, workers=2),
         ):
             with pytest.raises(ars.ArsError, match=r"worker tcp://.*only-there is another build on this worker"):
@@ -179,6 +189,36 @@ def test_workers_with_two_builds_where_the_client_has_none(client: Any, nested: 
     finally:
         for worker, folder in before.items():
             client.run(os.chdir, folder, workers=[worker])
+
+
+def test_a_worker_without_libars_is_named_and_nothing_is_left(
+    client: Any, nested: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes to a cluster whose other workers have it, and they have no plugin of the run afterwards."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT)
+    before = dict(client.nthreads())
+    words = [sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--nthreads", "1"]
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    without = subprocess.Popen([*words, "--no-dashboard", "--no-nanny"], stderr=subprocess.DEVNULL, cwd=tmp_path)
+    try:
+        client.wait_for_workers(len(before) + 1, timeout=120)
+        [name] = set(client.nthreads()) - set(before)
+        for run in (
+            lambda: ars.cluster.prior(client, nested, 100, seed=1, workers=2),
+            lambda: ars.cluster.mcmc(client, nested, DATA, 20, 4, seed=1, workers=2),
+        ):
+            with pytest.raises(ars.ArsError, match=rf"worker {name}: libars cannot be loaded there \(No module named"):
+                run()
+        assert set(client.nthreads()) == {*before, name}  # none was lost for it
+        left = client.run(lambda dask_worker: [each for each in dask_worker.plugins if each.startswith("ars-")])
+        assert not any(left.values())
+    finally:
+        without.terminate()
+        without.wait(60)
+    deadline = time.monotonic() + 120.0
+    while set(client.nthreads()) != set(before):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 # ---- several at once -------------------------------------------------------------------------------------------------
@@ -305,9 +345,10 @@ def test_a_scheduler_that_is_lost(nested: list[str], tmp_path: Path) -> None:
             assert scheduler.poll() is None
             time.sleep(0.05)
         words = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file), "--nthreads", "1"]
-        words += ["--no-dashboard", "--no-nanny", "--death-timeout", "5"]
+        words += ["--no-dashboard", "--no-nanny", "--death-timeout", "120"]
         worker = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, cwd=tmp_path)
-        with distributed.Client(scheduler_file=str(file), timeout=5) as lonely:
+        with distributed.Client(scheduler_file=str(file), timeout=120) as lonely:
+            lonely._timeout = 5  # from now on: seconds until it gives up a scheduler that is gone
             killed = When(1, scheduler.kill)
             gone = r"the scheduler at tcp://[0-9.:]+( no longer answers|;)"  # the client may notice first, and close
             with pytest.raises(ars.HostLostError, match=gone) as caught:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -258,6 +259,70 @@ def test_a_task_of_a_run_that_is_over_does_not_end_its_worker(tmp_path: Path, mo
     plugins.clear()
     refused = tasks.run_task(task, None)
     assert isinstance(refused, simulators.Refused) and isinstance(refused.error, ars.HostLostError)
+
+
+# ---- an executable that changes while it starts ----------------------------------------------------------------------
+
+
+def fitted(folder: Path, monkeypatch: pytest.MonkeyPatch, work: Callable[[Path, Any], object]) -> Any:
+    """What a task gives that does ``work(executable, processes)`` and found the right executable when it began."""
+    plugin = plugin_in(folder)
+    worker = SimpleNamespace(address="tcp://10.0.0.1:1", plugins={"run": plugin}, get_current_task=lambda: "task")
+    monkeypatch.setattr(simulators, "get_worker", lambda: worker)
+    digest = hashlib.sha256(b"one").hexdigest()
+    task = packed(tasks.Task("run", RunConfig(1, 100, RunFlag.PROPOSE_PRIOR), None, digest))
+    try:
+        return simulators.on_worker(task, lambda _, __, processes: work(folder / "sim", processes))
+    finally:
+        plugin._processes.session = None  # type: ignore[union-attr]
+        plugin.teardown(None)
+
+
+@pytest.mark.parametrize("error", [ars.LaunchError("the file no longer exists"), ars.HostLostError("gone"), OSError(2)])
+def test_an_executable_that_is_removed_while_it_starts_is_the_reason_for_what_went_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def work(file: Path, _: Any) -> None:
+        file.unlink()
+        raise error
+
+    refused = fitted(tmp_path, monkeypatch, work)
+    assert isinstance(refused, simulators.Refused) and isinstance(refused.named(), ars.LaunchError)
+    assert "worker tcp://10.0.0.1:1" in str(refused.error) and "there is no such file" in str(refused.error)
+
+
+def test_traces_of_an_executable_that_was_replaced_while_it_started_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(file: Path, processes: Any) -> str:
+        file.write_bytes(b"two")
+        processes.session = object()
+        return "traces"
+
+    refused = fitted(tmp_path, monkeypatch, work)
+    assert isinstance(refused, simulators.Refused) and "another build on this worker" in str(refused.named())
+
+
+def test_an_executable_that_is_replaced_while_it_runs_spoils_no_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes are those of before. The next task finds the other one."""
+
+    def work(file: Path, _: Any) -> str:
+        file.write_bytes(b"two")
+        return "traces"
+
+    answer = fitted(tmp_path, monkeypatch, work)
+    assert isinstance(answer, simulators.Answer) and answer.found == "traces"
+
+
+def test_another_shared_library_is_named_with_both_workers() -> None:
+    fleet = fleet_of()
+    for worker, build in (("a", ""), ("b", "one"), ("c", ""), ("d", "one")):
+        fleet.check_build(simulators.Answer(worker, f"{build} in {worker}", build, None))
+    assert fleet.files.build == "one in b"
+    with pytest.raises(ars.ArsError, match=r"worker e: sim loads another build of a shared library .* worker b:"):
+        fleet.check_build(simulators.Answer("e", "one", "two", None))
 
 
 def test_a_task_that_waited_for_another_one_starts_nothing_after_the_end(tmp_path: Path) -> None:

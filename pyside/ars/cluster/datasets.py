@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ars.calibration.dataset import DataSet, Record, infer_dataset
 from ars.cluster.errands import errands
 from ars.cluster.sent import SentNetwork, packed
-from ars.cluster.simulators import Refused, Simulators, on_worker
+from ars.cluster.simulators import Answer, Refused, Simulators, on_worker
 from ars.runtime.processes import Processes
 from ars.simulator import Simulator
 
@@ -62,7 +62,7 @@ def infer_on_workers(
         yield record
 
 
-def _run(data: bytes, network: SentNetwork | None) -> Record | Refused:
+def _run(data: bytes, network: SentNetwork | None) -> Answer | Refused:
     def infer(task: _Task, plugin: Simulators, processes: Processes) -> Record:
         simulator = Simulator(processes.setup.command)
         simulator._use(processes)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from distributed import Client, Future
@@ -22,7 +23,7 @@ from ars.cluster.errands import errands
 from ars.cluster.flight import Flight
 from ars.cluster.sent import SentNetwork, packed
 from ars.cluster.shipped import recipe_of, remember
-from ars.cluster.simulators import Simulators, executable_here, version_here
+from ars.cluster.simulators import Answer, Simulators, executable_here, version_here
 from ars.cluster.tasks import Outcome, Task, run_task
 from ars.columns import Site
 from ars.errors import ArsError, HostLostError, LaunchError, RunInterrupted
@@ -49,6 +50,8 @@ class _Files:
     """What ``Runs`` asks of the files that the processes were started from."""
 
     build = ""  # a digest of the code that runs, once a worker has said it
+    own_build = ""  # the same without libars
+    worker = ""  # that has said it
 
 
 class _Question(NamedTuple):
@@ -56,10 +59,6 @@ class _Question(NamedTuple):
 
     plugin: str
     executable: str = ""  # any
-
-
-def _present() -> None:
-    """A task whose result is wanted as long as the client is there."""
 
 
 class Fleet:
@@ -112,8 +111,13 @@ class Fleet:
                 "dask worker, or wait longer with startup_timeout="
             ) from None
         presence = f"{self.name}-client"
-        self._presence = self._client.submit(_present, pure=False, key=presence)
-        self._install(Simulators(self.name, self.setup, version_here(), presence))
+        # A task whose result is wanted as long as the client is there; not code of ours, which a worker may not have.
+        self._presence = self._client.submit(bool, pure=False, key=presence)
+        try:
+            self._install(Simulators(self.name, self.setup, version_here(), presence))
+        except BaseException:
+            self._uninstall()  # from those workers that have it
+            raise
         self._installed = True
         if not self.executable:
             question = packed(_Question(self.name))
@@ -129,6 +133,26 @@ class Fleet:
                 if attempt == _ATTEMPTS - 1:
                     raise HostLostError(f"the cluster's workers are lost as soon as they connect: {error}") from error
                 time.sleep(_PAUSE)
+            except Exception as error:  # of a worker that cannot make the plugin; Dask does not say which
+                raise self._who_has_no_libars(error) from error
+
+    def _uninstall(self) -> None:
+        """Takes the plugin down on all workers, which ends their simulators."""
+        with contextlib.suppress(Exception):  # a cluster that is gone has no simulators
+            self._client.unregister_worker_plugin(self.name)
+        self._presence = None
+
+    def _who_has_no_libars(self, error: Exception) -> ArsError:
+        """The error for workers on which the plugin could not be made."""
+        with contextlib.suppress(OSError):
+            answers = self._client.run(find_spec, Simulators.__module__, on_error="return")
+            for worker, answer in answers.items():
+                if answer is None or isinstance(answer, ImportError):
+                    return ArsError(
+                        f"worker {worker}: libars cannot be loaded there ({answer or 'another version'}): install the client's "
+                        "version on all workers, with the extra cluster"
+                    )
+        return ArsError(f"a worker cannot take part: {error}")
 
     def lease(self) -> int:
         """For work that takes several runs: ``close`` ends it."""
@@ -174,9 +198,7 @@ class Fleet:
             if self._installed:
                 self._installed = False
                 self._networks.clear()
-                with contextlib.suppress(Exception):  # a cluster that is gone has no simulators
-                    self._client.unregister_worker_plugin(self.name)
-                self._presence = None
+                self._uninstall()
         finally:
             if waited:
                 self._busy.release()
@@ -223,7 +245,6 @@ class Fleet:
 
     def _take(self, outcome: Outcome, proposer: Proposer, recorder: Recorder) -> None:
         """Hands on what a task brought."""
-        self.files.build = self.files.build or outcome.build
         self._sites.adopt(outcome.sites)
         remember(proposer, outcome.asked)
         numbers = SiteNumbers()
@@ -234,6 +255,18 @@ class Fleet:
         recorder.incidents += outcome.incidents
         said = "\n".join(dict.fromkeys(outcome.stderr.values()))
         recorder.take(columns, lambda: numbers.sites, lambda: said)
+
+    def check_build(self, answer: Answer) -> None:
+        """Raises ArsError if a worker has run other code than the first that has run any: another shared library, since
+        their executables are the same. That of libars has the same version on all, and may have been compiled on
+        each."""
+        if answer.own_build and not self.files.own_build:
+            self.files.build, self.files.own_build, self.files.worker = answer.build, answer.own_build, answer.worker
+        if answer.own_build and answer.own_build != self.files.own_build:
+            raise ArsError(
+                f"worker {answer.worker}: {self.setup.command[0]} loads another build of a shared library here than on "
+                f"worker {self.files.worker}: install the same libraries on all machines"
+            )
 
     def records(
         self, left: Sequence[DataSet], network: Network | None, options: Mapping[str, Any], weighting: str | None

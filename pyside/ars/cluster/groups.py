@@ -22,7 +22,7 @@ from ars.arguments import integer, observed_arrays, seed_or_random
 from ars.cluster.errands import errands
 from ars.cluster.fleet import Fleet
 from ars.cluster.sent import SentNetwork, packed
-from ars.cluster.simulators import Refused, Simulators, on_worker
+from ars.cluster.simulators import Answer, Refused, Simulators, on_worker
 from ars.errors import ArsError, RunInterrupted
 from ars.failures import Failures
 from ars.mcmc.chains import Acceptance, Chains
@@ -142,7 +142,7 @@ class _Told:
         """The result says that it is over."""
 
 
-def _run_group(data: bytes, network: SentNetwork | None) -> Chains | Refused:
+def _run_group(data: bytes, network: SentNetwork | None) -> Answer | Refused:
     """Run a group of chains on this worker."""
 
     def run(task: _Group, plugin: Simulators, processes: Processes) -> Chains:

@@ -27,11 +27,20 @@ from ars.runtime.started_files import Executable
 if TYPE_CHECKING:
     from ars.network.facade import Network
 
-__all__ = ["Refused", "Simulators", "executable_here", "on_worker", "version_here"]
+__all__ = ["Answer", "Refused", "Simulators", "executable_here", "on_worker", "version_here"]
 
 _T = TypeVar("_T")
 _LOOK: Final = 1.0  # seconds between two looks at a task: is its result still wanted?
 _QUIET: Final = 60.0  # seconds without a task, after which the scheduler is asked for the client
+
+
+class Answer(NamedTuple):
+    """What a task gave."""
+
+    worker: str
+    build: str  # digest of the code that ran, libraries too; "": not known
+    own_build: str  # the same without libars
+    found: Any
 
 
 class Refused(NamedTuple):
@@ -193,7 +202,7 @@ class Simulators(WorkerPlugin):  # type: ignore[misc]
 # ---- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def on_worker(data: bytes, work: Callable[[Any, Simulators, Processes], _T]) -> _T | Refused:
+def on_worker(data: bytes, work: Callable[[Any, Simulators, Processes], object]) -> Answer | Refused:
     """Does a task with this worker's simulator.
 
     Parameters
@@ -206,7 +215,7 @@ def on_worker(data: bytes, work: Callable[[Any, Simulators, Processes], _T]) -> 
 
     Returns
     -------
-    object or Refused
+    Answer or Refused
         What ``work`` returned; or why this machine cannot do the task.
     """
     worker = get_worker()
@@ -219,7 +228,8 @@ def on_worker(data: bytes, work: Callable[[Any, Simulators, Processes], _T]) -> 
         if (unfit := plugin.unfit(task.executable)) is not None:
             return Refused(name, unfit)
         with plugin.exclusively(worker.get_current_task()) as processes:
-            return work(task, plugin, processes)
+            found = _fitting(task, plugin, processes, work)
+            return Answer(name, processes.files.build, processes.files.own_build, found)
     except (ArsError, OSError) as error:
         known = error if isinstance(error, ArsError) else ArsError(str(error))
         known.partial = None
@@ -230,11 +240,23 @@ def on_worker(data: bytes, work: Callable[[Any, Simulators, Processes], _T]) -> 
         return Refused(name, HostLostError(str(interrupt)))
 
 
-class _Question(NamedTuple):
-    plugin: str
-    executable: str = ""
+def _fitting(
+    task: Any, plugin: Simulators, processes: Processes, work: Callable[[Any, Simulators, Processes], _T]
+) -> _T:
+    """What ``work`` gives. Raises what ``unfit`` finds if the executable was replaced or removed while it started: its
+    traces may be those of the other one, and what went wrong went wrong for that reason."""
+    before = processes.session
+    try:
+        found = work(task, plugin, processes)
+    except (ArsError, OSError) as error:
+        if (unfit := plugin.unfit(task.executable)) is not None:
+            raise unfit from error
+        raise
+    if processes.session is not before and (unfit := plugin.unfit(task.executable)) is not None:
+        raise unfit
+    return found
 
 
-def executable_here(data: bytes, network: SentNetwork | None) -> str | Refused:  # noqa: ARG001
+def executable_here(data: bytes, network: SentNetwork | None) -> Answer | Refused:  # noqa: ARG001
     """The digest of this worker's executable: what all others must have if the client has none itself."""
     return on_worker(data, lambda _, plugin, __: plugin.executable)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ars.cluster.sent import SentNetwork
-from ars.cluster.simulators import Refused, Simulators, on_worker
+from ars.cluster.simulators import Answer, Refused, Simulators, on_worker
 from ars.columns import Columns, Site
 from ars.extras import one_torch_thread
 from ars.failures import Failure
@@ -53,10 +53,9 @@ class Outcome(NamedTuple):
     stderr: dict[int, str]
     incidents: list[Failure]
     seconds: float
-    build: str  # digest of the code that ran, as on one machine; "": not known
 
 
-def run_task(data: bytes, network: SentNetwork | None) -> Outcome | Refused:
+def run_task(data: bytes, network: SentNetwork | None) -> Answer | Refused:
     """Run a range of traces on this worker.
 
     Parameters
@@ -68,8 +67,8 @@ def run_task(data: bytes, network: SentNetwork | None) -> Outcome | Refused:
 
     Returns
     -------
-    Outcome or Refused
-        The traces, failed ones among them; or why this machine cannot run them.
+    Answer or Refused
+        An Outcome: the traces, failed ones among them; or why this machine cannot run them.
     """
     return on_worker(data, lambda task, plugin, processes: _run(task, network, plugin, processes))
 
@@ -90,7 +89,6 @@ def _run(task: Task, network: SentNetwork | None, plugin: Simulators, processes:
         dict(recorder.stderr),
         list(recorder.incidents),
         time.monotonic() - begin,
-        processes.files.build,
     )
 
 

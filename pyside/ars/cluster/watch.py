@@ -11,7 +11,7 @@ from distributed import Future, KilledWorker, wait
 from distributed.client import FutureCancelledError, FuturesCancelledError
 from distributed.comm import CommClosedError
 
-from ars.cluster.simulators import Refused
+from ars.cluster.simulators import Answer, Refused
 from ars.errors import ArsError, HostLostError, RunInterrupted
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Watch:
             If it cannot be run on that worker, or the scheduler is lost.
         """
         try:
-            result = future.result()
+            result: Answer | Refused = future.result()
         except (KilledWorker, FutureCancelledError) as error:
             return self._lost(f"a worker was lost with {what} ({error})")
         except CommClosedError as error:
@@ -101,8 +101,9 @@ class Watch:
             if isinstance(refusal, HostLostError):
                 return self._lost(str(refusal))
             raise refusal
+        self._fleet.check_build(result)
         self._fruitless = 0
-        return result
+        return result.found
 
     def _lost(self, text: str) -> Lost:
         self._fruitless += 1

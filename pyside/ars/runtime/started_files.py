@@ -78,6 +78,7 @@ class StartedFiles:
     """Knows the files of the simulator that runs, so that a run's folder can name them."""
 
     build = ""  # a digest of the code that runs; "": not known
+    own_build = ""  # the same without libars, for comparison with other machines
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -99,7 +100,7 @@ class StartedFiles:
     def look_at(self, start: Callable[[], Session]) -> Session:
         """Starts the family, and looks at its files before and after."""
         self._files = self._started_as = None
-        self.build = ""
+        self.build = self.own_build = ""
         before = None
         with contextlib.suppress(OSError):  # of an executable that cannot be read; it can be run all the same
             before = self._now()
@@ -107,11 +108,11 @@ class StartedFiles:
         if before is not None:
             files = before.plus(loaded_files(session.hello.zygote_pid, session.hello.host_pid))
             with contextlib.suppress(OSError):
-                self.build = files.build()
+                self.build, self.own_build = files.build(), files.build(libars=False)
             if before.unchanged():
                 self._files, self._started_as = files, before
             else:
-                self.build = ""
+                self.build = self.own_build = ""
         return session
 
     def still_the_same(self) -> bool:

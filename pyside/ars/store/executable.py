@@ -163,9 +163,13 @@ def _expanded(directory: str, origin: str) -> list[str]:
     return [directory.replace("${LIB}", name).replace("$LIB", name) for name in names]
 
 
+def _is_libars(path: str) -> bool:
+    return os.path.basename(os.path.realpath(path)).startswith(("libars.", "libars-"))
+
+
 def _is_system(path: str) -> bool:
     real = os.path.realpath(path)
-    if os.path.basename(real).startswith("libars"):
+    if _is_libars(real):
         return False
     return any(real.startswith(directory + "/") for directory in _SYSTEM)
 
@@ -258,9 +262,12 @@ class Program(NamedTuple):
             files=self.files + more, signature=self.signature + tuple(_stat_of(file.path) for file in more)
         )
 
-    def build(self) -> str:
-        """A digest of the code: build ids, and hashes of files that have none. Raises OSError like ``identity``."""
-        code = [file for file in self.files if file.role != "argument"]
+    def build(self, *, libars: bool = True) -> str:
+        """A digest of the code: build ids, and hashes of files that have none. Raises OSError like ``identity``.
+
+        ``libars``: with that of libars, which is another one wherever it was compiled.
+        """
+        code = [file for file in self.files if file.role != "argument" and (libars or not _is_libars(file.path))]
         parts = [(file.role, file.name, _build_id_of(file.path) or file_sha256(file.path)) for file in code]
         return hashlib.sha256(repr(sorted(parts)).encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -173,15 +173,17 @@ def _asked_boundary(command: list[str], traces: int) -> Boundary:
 
 def _task_sizes(command: list[str], traces: int) -> tuple[Boundary, float]:
     """What a result and a task take on the wire, by the bytes that are pickled."""
+    from ars.cluster.simulators import Answer
     from ars.cluster.tasks import Outcome, Task
 
     with ars.Simulator(command, workers=2) as sim:
         found = sim.prior(traces, seed=1)
         config = sim._processes.setup.run_config(1, traces, RunFlag.PROPOSE_PRIOR)
-    outcome = Outcome(Columns(*found.columns), found.sites, frozenset(), None, {}, [], 1.0, "0" * 64)
+    outcome = Outcome(Columns(*found.columns), found.sites, frozenset(), None, {}, [], 1.0)
+    answer = Answer("tcp://127.0.0.1:12345 (host)", "0" * 64, "0" * 64, outcome)
     task = Task("ars-0", config, None, "0" * 64)
     buffers: list[pickle.PickleBuffer] = []
-    head = pickle.dumps(outcome, protocol=5, buffer_callback=buffers.append)
+    head = pickle.dumps(answer, protocol=5, buffer_callback=buffers.append)
     size = len(head) + sum(buffer.raw().nbytes for buffer in buffers)
     return Boundary(1.0 / traces, size / traces), float(len(pickle.dumps(task, protocol=5)))
 
