@@ -62,6 +62,15 @@ class _Parser(argparse.ArgumentParser):
         words = ["--", *words] if self.get_default("verbatim") else joined(words)
         return super().parse_known_args(words, namespace)
 
+    def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """Words that are left over are a mistake in a command, whose options help."""
+        found, left = self.parse_known_args(args, namespace)
+        if left:
+            command = f"{self.prog} {found.command}"
+            text = f"unrecognized arguments: {' '.join(left)}\nThe options are listed by: {command} --help"
+            self.exit(2, f"{command}: error: {text}\n")
+        return found
+
     def error(self, message: str) -> NoReturn:
         """The mistake alone: the list of all options would bury it."""
         self.exit(2, f"{self.prog}: error: {message}\nThe options are listed by: {self.prog} --help\n")
