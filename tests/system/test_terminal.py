@@ -146,6 +146,18 @@ def test_an_unknown_option_names_the_command(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == said
 
 
+def test_an_event_is_logged_in_the_words_of_a_warning() -> None:
+    code = "import logging, sys; from ars.cli import config; import ars.cli\n"
+    code += "config.run = lambda arguments: logging.getLogger('ars.runtime').warning('so many times') or 0\n"
+    code += "sys.exit(ars.cli.main(sys.argv[1:]))"
+    plain, verbose = (
+        subprocess.run([sys.executable, "-c", code, *options, "config"], capture_output=True, text=True, check=True)
+        for options in ([], ["-v"])
+    )
+    assert plain.stderr == "ars config: warning: so many times\n"
+    assert "ars config: ars.runtime: warning: so many times\n" in verbose.stderr
+
+
 def test_a_misspelt_observation_is_named_with_its_option(csim: Callable[[str], str]) -> None:
     done = piped(["infer", csim("truncated_normal"), "b", "--observe", "z=-1", "--traces", "10", "--quiet"])
     assert done.returncode == 1
