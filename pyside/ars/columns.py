@@ -64,7 +64,8 @@ class Site(NamedTuple):
 
     @property
     def name(self) -> str:
-        return self.address.rpartition("/")[2]
+        """Its own name. No loop encloses an observation, so a "/" is part of its name, as in "dE/dx"."""
+        return self.address if self.kind is SiteKind.OBSERVE else self.address.rpartition("/")[2]
 
 
 class Columns(NamedTuple):

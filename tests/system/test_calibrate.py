@@ -9,9 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from build_helpers import COMPILERS, Builder, Variant
+from scipy import stats
 
 import ars
+from ars.calibration.run import likelihoods
 from ars.cli import calibrate, main
 
 PROPOSALS = {"z": ars.Normal(-1.0, 1.0)}  # accepted more often than the prior's draws: the loop needs its correction
@@ -44,6 +48,41 @@ def test_biased_weights_are_found_and_ars_weights_pass(simulator: Callable[..., 
     pytest.importorskip("jinja2")
     biased.report(tmp_path / "biased.html")
     assert "% !</td>" in (tmp_path / "biased.html").read_text()  # as its legend says, not by a colour alone
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> str:
+    builder = Builder(tmp_path_factory.mktemp("calibrated"))
+    source = Path(__file__).resolve().parent / "calibrated" / "models.c"
+    return str(builder.program([source], Variant(COMPILERS[0], ("-O2",))))
+
+
+@pytest.mark.slow
+@pytest.mark.compiler
+def test_the_likelihood_of_a_truth_is_that_of_its_own_trace(
+    models: str, started: Callable[[ars.Simulator], ars.Simulator]
+) -> None:
+    """Draws after data differ if that trace is run again with its data given: the nuisance would be another one."""
+    sim = started(ars.Simulator([models, "late"], workers=2))
+    found = ars.calibrate(sim, datasets=100, traces=400, seed=3, values=["x", "slope"])
+    assert found.names == ["x", "slope", "all values (TARP)", "log likelihood"]
+    assert found.ok, found.summary()
+    drawn = sim.prior(50, seed=1)
+    first, second, noise = drawn.observations["dE/dx"], drawn.observations["y"], drawn["noise"]
+    exact = stats.norm.logpdf(first, drawn["x"]) + stats.norm.logpdf(second, drawn["x"] + noise + drawn["slope"], 0.3)
+    scores, possible = likelihoods(sim, drawn)
+    assert np.allclose(scores, exact, rtol=1e-12) and possible.all()
+
+
+@pytest.mark.slow
+@pytest.mark.compiler
+def test_factors_are_no_part_of_the_prior(models: str, started: Callable[[ars.Simulator], ars.Simulator]) -> None:
+    selected = ars.calibrate(started(ars.Simulator([models, "selected"], workers=2)), datasets=200, traces=400, seed=3)
+    assert 70 < len(selected) < 130 and selected.about["datasets"] == len(selected)  # half of the truths are possible
+    assert selected.ok, selected.summary()
+    assert min(record.values["x"].truth for record in selected.records) >= 0.0
+    with pytest.raises(ars.ArsError, match=r"the factors differ between prior traces \(their logs are from -3 to 0\)"):
+        ars.calibrate(started(ars.Simulator([models, "factor"], workers=2)), datasets=20, traces=50, seed=3)
 
 
 def test_an_interrupted_calibration_goes_on_and_grows(simulator: Callable[..., ars.Simulator], tmp_path: Path) -> None:

@@ -7,13 +7,17 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 import ars
+from ars.failures import Failure
 from ars.report.posterior import Given, posterior_page
+from ars.report.run import _examples
 
 
 def test_the_verdict_follows_the_weights(csim: Callable[[str], str], started: Callable[..., ars.Simulator]) -> None:
@@ -72,6 +76,36 @@ def test_a_failure_comes_with_a_command_that_repeats_it(csim: Callable[[str], st
     assert again.returncode == 1 and f"trace {number}: too_many_tries" in again.stdout + again.stderr
 
 
+def test_every_kind_of_failure_has_an_example() -> None:
+    crashes = [Failure(i, "crash", 11, "c", seed=1) for i in range(5)]
+    found = _examples([*crashes, Failure(7, "nan", 0, "n"), Failure(9, "exit", 1, "e"), Failure(11, "timeout", 0, "t")])
+    assert [each.trace for each in found] == [0, 7, 9, 11]
+    assert [each.trace for each in _examples(crashes)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("policy", "words"), [("skip", "were dropped, which biases"), ("zero", "count as impossible")])
+def test_failed_traces_are_a_caveat_that_says_how_they_were_treated(
+    csim: Callable[[str], str], started: Callable[..., ars.Simulator], policy: Literal["skip", "zero"], words: str
+) -> None:
+    sim = started(ars.Simulator([csim("truncated_normal"), "b"], workers=2, max_tries=20))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ars.BiasWarning)
+        post = sim.posterior({"y": -1.0}, 2000, seed=1, on_failure=policy)
+    assert post.failures.total > 0.05 * 2000
+    verdict = posterior_page(post, Given()).verdict
+    assert verdict is not None and any(words in reason for reason in verdict.reasons), verdict
+
+
+def test_a_truth_may_be_given_by_its_address(
+    csim: Callable[[str], str], started: Callable[..., ars.Simulator], tmp_path: Path
+) -> None:
+    post = started(ars.Simulator([csim("truncated_normal"), "b"], workers=2)).posterior({"y": -1.0}, 300, seed=1)
+    address = next(site.address for site in post.sites if site.name == "z")
+    assert address != "z"
+    post.report(tmp_path / "a.html", truth={address: 0.25})
+    assert "the truth is 0.25" in (tmp_path / "a.html").read_text()
+
+
 def test_single_numbers_of_the_data_are_pictured_side_by_side(
     csim: Callable[[str], str], started: Callable[..., ars.Simulator], tmp_path: Path
 ) -> None:
@@ -95,6 +129,14 @@ def test_chains_have_a_report(
         assert float(size) < 400  # only what is too small is red
     assert "<h1>Markov chains of gaussian</h1>" in text
     assert f"4 chains of 60 draws of <code>{csim('gaussian')}</code>" in text
+
+
+def test_a_truth_that_chains_do_not_have_is_an_error(
+    csim: Callable[[str], str], started: Callable[..., ars.Simulator], tmp_path: Path
+) -> None:
+    chains = started(ars.Simulator([csim("gaussian")], workers=2)).mcmc({"y": 0.5}, steps=20, chains=2, seed=1)
+    with pytest.raises(KeyError, match="the chains have no 'nu'; they have mu"):
+        chains.report(tmp_path / "a.html", truth={"nu": 1.0})
 
 
 def test_a_network_has_a_report(

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import ars
-from ars.cli import COMMANDS
+from ars.cli import COMMANDS, main
 
 ARS = [sys.executable, "-m", "ars"]
 INFER = ["infer", "{truncated_normal}", "b", "--observe", "y=-1", "--traces", "300", "--seed", "1"]
@@ -59,6 +59,17 @@ def test_everything_fits_a_narrow_terminal(csim: Callable[[str], str]) -> None:
     coloured = re.compile(r"\x1b\[(?:[0-9;]*;)?[39]\dm")
     assert coloured.search(text)
     assert not coloured.search(on_terminal(words(INFER, csim), 50, NO_COLOR="1"))
+
+
+@pytest.mark.slow
+def test_the_demo_fits_80_columns(csim: Callable[[str], str], tmp_path: Path) -> None:
+    simulators = str(Path(csim("truncated_normal")).parent)
+    text = on_terminal(["demo", "--quick", "--simulator", simulators, "--out", str(tmp_path / "out")], 80)
+    lines = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text))
+    long = [line for line in lines if len(line) > 80]
+    assert all(str(tmp_path) in line for line in long)  # a path is not broken
+    rows = [line.split() for line in lines]
+    assert [row[0] for row in rows if row[:1] in (["ars"], ["ic"], ["biased"])] == [*["ars"] * 3, "ic", "biased"] * 2
 
 
 def piped(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
@@ -125,6 +136,26 @@ def test_a_mistake_is_not_buried_under_all_options(csim: Callable[[str], str]) -
         "ars infer: error: argument --traces: -5 is less than 1",
         "The options are listed by: ars infer --help",
     ]
+
+
+def test_an_unknown_option_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["check", "./sim", "--quite"])
+    assert left.value.code == 2
+    said = "ars check: error: unrecognized arguments: --quite\nThe options are listed by: ars check --help\n"
+    assert capsys.readouterr().err == said
+
+
+def test_an_event_is_logged_in_the_words_of_a_warning() -> None:
+    code = "import logging, sys; from ars.cli import config; import ars.cli\n"
+    code += "config.run = lambda arguments: logging.getLogger('ars.runtime').warning('so many times') or 0\n"
+    code += "sys.exit(ars.cli.main(sys.argv[1:]))"
+    plain, verbose = (
+        subprocess.run([sys.executable, "-c", code, *options, "config"], capture_output=True, text=True, check=True)
+        for options in ([], ["-v"])
+    )
+    assert plain.stderr == "ars config: warning: so many times\n"
+    assert "ars config: ars.runtime: warning: so many times\n" in verbose.stderr
 
 
 def test_a_misspelt_observation_is_named_with_its_option(csim: Callable[[str], str]) -> None:

@@ -10,6 +10,8 @@ import xml.etree.ElementTree as ET
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,8 +36,10 @@ from ars.report import (
     write,
 )
 from ars.report.charts import ticks
+from ars.report.given import Given
 from ars.report.images import images, is_image, picture
 from ars.report.page import estimate_cell, supported
+from ars.report.predictive import data_section
 from ars.report.training import training_verdict
 from ars.report.values import posterior_chart
 
@@ -193,6 +197,28 @@ def test_data_in_rows_and_columns_are_pictured() -> None:
     assert not decoded(constant[2].image).any()
     text = render(Page("Page", "", None, [Section("One", [found[0]])]))
     assert 'alt="cells: data"' in text and "pixelated" in text
+
+
+class Predicted:
+    """Predictive draws of many observations."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.observations = {name: np.linspace(-1.0, 1.0, 20) for name in names}
+
+    def __len__(self) -> int:
+        return 20
+
+
+def test_many_observations_have_a_few_pictures() -> None:
+    """Hundreds of pictures would bury the sections below them."""
+    names = [f"y{i}" for i in range(40)]
+    post: Any = SimpleNamespace(observed={name: np.array(0.1) for name in names})
+    predicted: Any = Predicted(names)
+    section = data_section(post, Given(predicted=predicted))
+    assert section is not None
+    text = render(Page("t", sections=[section]))
+    assert text.count("<figure") == 12 and "The first 12 of 40 observations are pictured." in text
+    assert text.count("<tr>") == 41
 
 
 def test_long_names_wrap() -> None:

@@ -36,7 +36,7 @@ class DataSet(NamedTuple):
     seed: int  # of the calibration
     observe: Mapping[str, npt.NDArray[np.float64]]
     truth: Mapping[str, float]  # NaN: the trace does not have the value
-    trace: int  # number of the truth's trace in the run that drew it
+    likelihood: float  # log likelihood of the data, given everything that the truth's trace drew
     reference: Mapping[str, float]  # the random point, for the values that every trace has
     scale: Mapping[str, float]  # prior standard deviations of the same
 
@@ -134,7 +134,6 @@ def infer_dataset(
             data.observe, network=network, seed=named_seed(data.seed, "data set", data.number), **options
         )
         log_weights = post.log_weights(weighting)
-        likelihood = _likelihood_of_truth(simulator, data)
     return Record(
         data.number,
         len(post),
@@ -143,7 +142,7 @@ def infer_dataset(
         float(pareto_k(log_weights)),
         float(log_evidence(log_weights).log_estimate) if len(post) else math.nan,
         time.monotonic() - begun,
-        dict(_placed(post, data, log_weights, likelihood)),
+        dict(_placed(post, data, log_weights)),
     )
 
 
@@ -151,21 +150,7 @@ def _effective(log_weights: Floats) -> float:
     return ess(log_weights) if np.any(log_weights > -np.inf) else 0.0
 
 
-def _likelihood_of_truth(simulator: Simulator, data: DataSet) -> float:
-    """The log likelihood of the data given the true latents: the truth's trace again, scored instead of drawn.
-
-    NaN if that trace draws other values then, as where latents are drawn after data from the same stream.
-    """
-    again = simulator.posterior(
-        data.observe, 1, budget=None, seed=named_seed(data.seed, "truths"), first_trace=data.trace, on_failure="zero"
-    )
-    same = len(again) == 1 and all(
-        np.array_equal(_draws(again, name), [truth], equal_nan=True) for name, truth in data.truth.items()
-    )
-    return float(again.columns.traces["log_likelihood"][0]) if same and not again.failures else math.nan
-
-
-def _placed(post: Posterior, data: DataSet, log_weights: Floats, likelihood: float) -> Sequence[tuple[str, Value]]:
+def _placed(post: Posterior, data: DataSet, log_weights: Floats) -> Sequence[tuple[str, Value]]:
     """Every value that can be compared, with its place. Each has its own uniform number, whichever others there are."""
     draws = {name: _draws(post, name) for name in data.truth}
     truths = dict(data.truth)
@@ -174,7 +159,7 @@ def _placed(post: Posterior, data: DataSet, log_weights: Floats, likelihood: flo
         draws[JOINT] = _distance(np.stack([draws[name] for name in named], axis=1), data)
         truths[JOINT] = float(_distance(np.array([[data.truth[name] for name in named]]), data)[0])
     draws[LIKELIHOOD] = post.columns.traces["log_likelihood"].astype(np.float64)
-    truths[LIKELIHOOD] = likelihood
+    truths[LIKELIHOOD] = data.likelihood
     found = []
     for name, truth in truths.items():
         if math.isnan(truth):

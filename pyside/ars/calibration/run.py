@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from ars.arguments import integer, seed_or_random
 from ars.calibration.dataset import DataSet, Record, infer_dataset
 from ars.calibration.folder import Folder, kept_seed
 from ars.calibration.result import Calibration
+from ars.columns import Floats, offsets, trace_of
 from ars.errors import ArsError, RunInterrupted
 from ars.plain import plain
 from ars.progress import NoProgress, Progress, StreamProgress, make_progress, part_of
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from ars.posterior import Traces
     from ars.simulator import Simulator
 
-__all__ = ["MOST_VALUES", "calibrate_simulator"]
+__all__ = ["MOST_VALUES", "calibrate_simulator", "likelihoods"]
 
 MOST_VALUES: Final = 40  # that are compared unless they are named
 _SCALE_TRACES: Final = 1000  # of the prior, for the scales of values
@@ -64,7 +66,7 @@ def calibrate_simulator(
         folder = None
         if resume is not None:
             folder = Folder(resume, _identity(simulator, network, seed, names, weighting, asked))
-        kept = {} if folder is None else folder.records(range(len(truths)))
+        kept = {} if folder is None else folder.records(data.number for data in truths)
         left = [data for data in truths if data.number not in kept]
         infer = _executor(simulator, network, asked, weighting, shown)
         shown.update(len(kept), len(truths))
@@ -110,20 +112,62 @@ def _data_sets(
     stds = {name: float(_column(scale, name).std()) or 1.0 for name in joint}
     points = {name: _column(references, name) for name in joint}
     data = {name: truths.observations[name] for name in truths.observations}
-    numbers = truths.trace_numbers
+    likelihood, possible = likelihoods(simulator, truths)
     found = [
         DataSet(
             i,
             seed,
             {name: np.asarray(rows[i]) for name, rows in data.items()},
             {name: float(column[i]) for name, column in truth.items()},
-            int(numbers[i]),
+            float(likelihood[i]),
             {name: float(column[i]) for name, column in points.items()},
             stds,
         )
         for i in range(min(len(truths), len(references)))
+        if possible[i]
     ]
+    if not found:
+        raise ArsError(f"no prior trace of {simulator.command[0]} is possible, so there are no data sets to infer")
     return found, names
+
+
+def likelihoods(simulator: Simulator, truths: Traces) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """The log likelihood of each truth's data, given all that its trace drew, and whether its factors allow the truth.
+
+    The posterior includes factors, and draws from the prior do not. A factor of 0 excludes a truth. Others would need
+    truths that are drawn in proportion to them.
+
+    Parameters
+    ----------
+    simulator : Simulator
+        For the error.
+    truths : Traces
+        Prior draws.
+
+    Returns
+    -------
+    tuple of array
+        One number and one truth value per trace.
+
+    Raises
+    ------
+    ArsError
+        If the factors of possible truths differ.
+    """
+    factors = truths.columns.traces["log_likelihood"]  # nothing was given, so no observation is in it
+    possible = factors > -np.inf
+    terms = factors[possible]
+    if len(terms) and np.ptp(terms) > 1e-9 * max(1.0, float(np.abs(terms).max())):
+        raise ArsError(
+            f"{simulator.command[0]} multiplies the likelihood by ars_factor, and the factors differ between prior "
+            f"traces (their logs are from {terms.min():.4g} to {terms.max():.4g}). The posterior includes them, but "
+            "data sets drawn from the prior do not, so their comparison would mean nothing. To calibrate, use "
+            "ars_observe for data, or draw the latents from the distribution that the factors describe"
+        )
+    observed = truths.columns.observes
+    rows = trace_of(offsets(truths.columns).observes, np.arange(len(observed)))
+    scores = np.bincount(rows, observed["log_p"], len(truths))  # adds them in the order in which libars does
+    return scores + np.where(possible, factors, 0.0), possible
 
 
 def _names(truths: Traces, values: Sequence[str] | None) -> list[str]:

@@ -62,6 +62,15 @@ class _Parser(argparse.ArgumentParser):
         words = ["--", *words] if self.get_default("verbatim") else joined(words)
         return super().parse_known_args(words, namespace)
 
+    def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        """Words that are left over are a mistake in a command, whose options help."""
+        found, left = self.parse_known_args(args, namespace)
+        if left:
+            command = f"{self.prog} {found.command}"
+            text = f"unrecognized arguments: {' '.join(left)}\nThe options are listed by: {command} --help"
+            self.exit(2, f"{command}: error: {text}\n")
+        return found
+
     def error(self, message: str) -> NoReturn:
         """The mistake alone: the list of all options would bury it."""
         self.exit(2, f"{self.prog}: error: {message}\nThe options are listed by: {self.prog} --help\n")
@@ -133,6 +142,24 @@ def _plain_warnings(command: str, wording: Wording) -> Iterator[None]:
         warnings.formatwarning = before
 
 
+class _LogLines(logging.Formatter):
+    """Events in the words of our warnings. With --verbose they also name the module."""
+
+    def __init__(self, command: str, *, verbose: bool) -> None:
+        super().__init__()
+        self._command, self._verbose = command, verbose
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the base class names it)
+        module = f"{record.name}: " if self._verbose else ""
+        return f"ars {self._command}: {module}{record.levelname.lower()}: {record.message}"
+
+
+def _log(arguments: argparse.Namespace) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_LogLines(arguments.command, verbose=arguments.verbose))
+    logging.basicConfig(level=logging.DEBUG if arguments.verbose else logging.WARNING, handlers=[handler])
+
+
 def _run(arguments: argparse.Namespace) -> int:
     """Runs a command; what went wrong is a line on stderr and an exit code."""
     from ars.cli.options import UsageError
@@ -184,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _complete(parser)
             arguments = parser.parse_args(argv)
             arguments.typed = sys.argv[1:] if argv is None else list(argv)  # for reports
-            logging.basicConfig(level=logging.DEBUG if arguments.verbose else logging.WARNING, stream=sys.stderr)
+            _log(arguments)
             code = _run(arguments)
         except SystemExit as end:  # of argparse: --help, or wrong arguments
             ended, code = True, end.code if isinstance(end.code, int) else 1

@@ -113,11 +113,15 @@ def run(arguments: argparse.Namespace) -> int:
             )
         except (TypeError, ValueError) as error:
             raise UsageError(str(error)) from error
-    if arguments.out is not None:  # before anything is printed: nobody may be there to read it
-        found.save(arguments.out)
-    if arguments.report is not None:
-        found.report(arguments.report, command=command_of(arguments))
+    failed = _written(found, arguments)
     _show(found, arguments)
+    if failed is not None:
+        raise failed
+    if not arguments.json:
+        written = f"; written to {arguments.out}" if arguments.out is not None else ""
+        print(f"seed {found.about['seed']}{written}")
+        if arguments.report is not None:
+            print(f"report: {arguments.report}")
     return 0 if found.ok else 3
 
 
@@ -134,6 +138,19 @@ def _show(found: Calibration, arguments: argparse.Namespace) -> None:
         print_text("\n".join(found.advice()))
     else:
         print(found.summary())
-    for path in (arguments.out, arguments.report):
-        if path is not None:
-            print(f"written to {path}")
+
+
+def _written(found: Calibration, arguments: argparse.Namespace) -> Exception | None:
+    """Writes all files, before anything is printed: nobody may be there to read it. Returns what went wrong first."""
+    wrong: list[Exception] = []
+    try:
+        if arguments.out is not None:
+            found.save(arguments.out)
+    except Exception as error:  # whatever it is, the results are shown first
+        wrong.append(error)
+    try:
+        if arguments.report is not None:
+            found.report(arguments.report, command=command_of(arguments))
+    except Exception as error:
+        wrong.append(error)
+    return wrong[0] if wrong else None

@@ -16,6 +16,7 @@ import numpy as np
 
 from ars.cli.documents import add_json, print_document
 from ars.cli.options import add_continuations, add_out, limits
+from ars.display.screen import on_screen, print_table, print_text
 
 if TYPE_CHECKING:
     from ars.diagnostics import Evidence
@@ -178,6 +179,7 @@ class Row(NamedTuple):
 
 
 _TITLES = ("method", "evidence", "s.e.", "exact", "distance / s.e.", "ESS/N", "Pareto k", "traces/s")
+_DROP = ("traces/s", "Pareto k", "ESS/N", "exact")  # what a narrow terminal leaves out, the least important first
 
 
 def _row(example: Example, method: str, post: Posterior, weighting: str, **options: Any) -> Row:
@@ -364,6 +366,17 @@ def _text(shown: Shown, *, markdown: bool = False) -> str:
     return "\n".join([heading, _table(shown.rows), *(f"\nNote: {note}" for note in shown.notes)])
 
 
+def _print(shown: Shown) -> None:
+    """Markdown to a pipe; on a terminal a table that fits it."""
+    if not on_screen():
+        print(f"\n{_text(shown)}")
+        return
+    print_text(f"\n{shown.example.title}", "bold")
+    print_table(_TITLES, [_cells(row) for row in shown.rows], drop=_DROP)
+    for note in shown.notes:
+        print_text(f"Note: {note}")
+
+
 def run(arguments: argparse.Namespace) -> int:
     traces = arguments.traces or (_QUICK_TRACES if arguments.quick else _TRACES)
     examples = [beta_bernoulli(), truncated_normal()]
@@ -375,7 +388,7 @@ def run(arguments: argparse.Namespace) -> int:
     shown = []
     for example, executable in zip(examples, executables, strict=True):
         per_run = traces if example.proposals is not None else max(traces // 2, 100)  # a network takes its time
-        print(f"{example.title}: {len(_BUDGETS) + 2} runs of {per_run:,} traces", file=sys.stderr)
+        print(f"{example.title}:\n  {len(_BUDGETS) + 2} runs of {per_run:,} traces", file=sys.stderr)
         shown.append(_run_example(example, executable, per_run, limits(arguments)))
     _write(shown, arguments.out)
     report = _report(shown, arguments.out)
@@ -385,8 +398,8 @@ def run(arguments: argparse.Namespace) -> int:
         print_document({"out": arguments.out, "report": report, "right": right, "rows": rows})
     else:
         for each in shown:
-            print(f"\n{_text(each)}")
-        print(f"\n{_READING}")
+            _print(each)
+        print_text(f"\n{' '.join(_READING.split()) if on_screen() else _READING}")
         print(f"Tables and plots are in {arguments.out}/")
         if report is not None:
             print(f"Report: {report.resolve()}")

@@ -444,6 +444,8 @@ def _show(
         print_run(post, assessed, check)
         if written and arguments.out is not None:
             print(f"seed {post.run.seed}; written to {arguments.out}")
+        elif arguments.seed is None:  # nobody would know it otherwise
+            print(f"seed {post.run.seed}")
         if written and arguments.report is not None:
             print(f"report: {arguments.report}")
     for text in missed:

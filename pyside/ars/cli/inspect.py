@@ -121,11 +121,11 @@ def network_document(network: Network) -> dict[str, Any]:
 
 
 def _show_network(network: Network) -> None:
-    print(network)
+    print_text(str(network).strip("<>"))
     settings = {name: value for name, value in network.training.items() if name != "source"}
     if settings:
-        print("training: " + ", ".join(f"{name} {value}" for name, value in settings.items()))
-    print(network.history)
+        print_text("training: " + ", ".join(f"{name} {value}" for name, value in settings.items()))
+    print_text(str(network.history).strip("<>"))
     _table(
         "latents",
         ("address", "prior", "parameters"),

@@ -140,17 +140,20 @@ _DROP = ("std", "50%", "tail", ("5%", "95%"), "s.e.")
 
 def _print(chains: Chains, arguments: argparse.Namespace) -> None:
     """The summary: as plain text to a pipe, fitted to its width on a terminal."""
-    from ars.mcmc.summary import assess, cells
+    from ars.mcmc.summary import assess, cells, move_cells
 
     summary = arguments.wording(chains.summary())
     if not on_screen():
         print(summary)
         return
-    heading, _, rest = summary.partition("\n\n")
+    heading = summary.partition("\n\n")[0]
     print_text(heading)
     print()
     print_table(*cells(assess(chains).rows), drop=_DROP)
-    print_text("\n" + rest.partition("\n\n")[2])
+    print()
+    print_table(*move_cells(chains))
+    if chains.failures:
+        print_text(f"\n{chains.failures!r}")
 
 
 def _written(chains: Chains, arguments: argparse.Namespace) -> Exception | None:

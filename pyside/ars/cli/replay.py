@@ -153,7 +153,8 @@ def _how(loop: np.void) -> str:
 
 def _counts(loop: np.void) -> str:
     """The tries of an entry, and those of its continuations if it has any."""
-    counts = f"{int(loop['tries'])} tries"
+    tries = int(loop["tries"])
+    counts = "1 try" if tries == 1 else f"{tries} tries"
     if not loop["runs_p"]:
         return counts
     if loop["tries_q"]:
@@ -177,7 +178,7 @@ def _show(traces: Traces | Posterior, arguments: argparse.Namespace) -> int:
         site = traces.sites[int(sample["site"])]
         print(f"  {site.address}[{int(sample['instance'])}] = {float(sample['value'])!r}")
     for name in traces.results:
-        print(f"  result {name} = {traces[name][0]!r}")
+        print(f"  result {name} = {traces[name][0].tolist()!r}")
     for loop in traces.columns.loops:
         print(f"  loop {traces.sites[int(loop['site'])].address}: {_counts(loop)}")
     if isinstance(traces, Posterior):

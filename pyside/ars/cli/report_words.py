@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ars.cli.options import at_least, limits
+from ars.progress import StreamProgress
 
 if TYPE_CHECKING:
     from ars.posterior import Posterior, Traces
@@ -89,17 +90,22 @@ def beside(sim: Simulator, arguments: argparse.Namespace, data: dict[str, Any], 
 
     reported = arguments.report is not None
     draws = max(arguments.check_data or 0, _PRIOR_DRAWS if reported else 0)
-    often = {"on_failure": arguments.on_failure, "progress": not arguments.quiet}
+
+    def run_options(label: str) -> dict[str, Any]:
+        shown = None if arguments.quiet else StreamProgress(sys.stderr, label=label)
+        return {"on_failure": arguments.on_failure, "progress": shown}
+
     prior = check = predicted = None
     if draws:
         unchecked = "the data were not checked" if not reported else "no prior draws"
-        prior = _tried(unchecked, lambda: sim.prior(draws, post.run.seed, **often))
+        prior = _tried(unchecked, lambda: sim.prior(draws, post.run.seed, **run_options("prior draws")))
     if prior is not None and data:
         drawn = prior.observations
         check = _tried("the data were not checked", lambda: check_data(data, {name: drawn[name] for name in drawn}))
     wanted = arguments.predict if arguments.predict is not None else _PREDICTED if reported else 0
     if wanted and len(post) and post.method in post._available() and post.ess():
-        predicted = _tried("no posterior predictive draws", lambda: sim.predict(post, wanted, post.run.seed, **often))
+        how = run_options("predictive draws")
+        predicted = _tried("no posterior predictive draws", lambda: sim.predict(post, wanted, post.run.seed, **how))
     return Beside(check, prior if reported else None, predicted)
 
 

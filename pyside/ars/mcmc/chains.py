@@ -353,6 +353,8 @@ class Chains:
         ------
         ImportError
             jinja2 is missing: ``pip install libars[report]``.
+        KeyError
+            If the chains have no value that ``truth`` names.
         StorageError
             If it cannot be written.
         """

@@ -14,7 +14,19 @@ from ars.mcmc import convergence
 if TYPE_CHECKING:
     from ars.mcmc.chains import Chains
 
-__all__ = ["LARGEST_RHAT", "LEAST_ESS", "Assessed", "Row", "Verdict", "assess", "cells", "document", "judge", "text"]
+__all__ = [
+    "LARGEST_RHAT",
+    "LEAST_ESS",
+    "Assessed",
+    "Row",
+    "Verdict",
+    "assess",
+    "cells",
+    "document",
+    "judge",
+    "move_cells",
+    "text",
+]
 
 LARGEST_RHAT: Final = 1.01
 LEAST_ESS: Final = 400.0  # both as Vehtari et al. (2021) ask for
@@ -176,12 +188,17 @@ def text(chains: Chains) -> str:
     ]
     if len(assessed.rows) > _MOST_ROWS:
         lines.append(f"... and {len(assessed.rows) - _MOST_ROWS} more")
-    lines += ["", f"{'moves':40} {'made':>10} {'accepted':>9}"]
-    for kind, counted in chains.acceptance.items():
-        lines.append(f"{kind:40} {counted.made:10,} {100 * counted.share:8.1f}%")
+    heads, moves = move_cells(chains)
+    lines += ["", *(f"{kind:40} {made:>10} {share:>9}" for kind, made, share in (heads, *moves))]
     if chains.failures:
         lines += ["", repr(chains.failures)]
     return "\n".join(lines)
+
+
+def move_cells(chains: Chains) -> tuple[tuple[str, str, str], list[tuple[str, str, str]]]:
+    """Titles and rows of the table of moves."""
+    rows = [(kind, f"{each.made:,}", f"{100 * each.share:.1f}%") for kind, each in chains.acceptance.items()]
+    return ("moves", "made", "accepted"), rows
 
 
 def document(chains: Chains) -> dict[str, Any]:

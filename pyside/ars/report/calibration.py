@@ -22,6 +22,7 @@ from ars.report.page import (
     Column,
     Fact,
     Facts,
+    Level,
     Page,
     Section,
     Step,
@@ -59,7 +60,8 @@ def calibration_page(found: Calibration, *, command: str = "") -> Page:
     what, _, reason = found.verdict.partition(": ")
     headline = "The tests show no problem with these posteriors" if found.ok else "These posteriors are not calibrated"
     steps = [Step("Next", text) for text in found.advice()]
-    verdict = Verdict("good" if found.ok else "bad", headline, f"{what.capitalize()}: {reason}.", (), steps)
+    level: Level = "good" if found.ok else "bad"
+    verdict = Verdict(level, headline, f"{what.capitalize()}: {reason}.", (f"{found.headline()}.",), steps)
     sections = [_efficiency(found), _ranks(found), _coverage(found), _run(found, words, command)]
     about = f"{len(found):,} data sets drawn from the prior of `{' '.join(words)}`"
     return Page.of(f"Calibration of {name}", about, verdict, sections)

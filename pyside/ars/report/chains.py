@@ -71,6 +71,9 @@ def chains_page(chains: Chains, truth: Mapping[str, npt.ArrayLike] | None = None
         for key, value in (truth or {}).items()
         for label, column in elements(key, np.asarray(value, np.float64)[None])
     }
+    drawn = [name for name, _ in chains.elements()]
+    if wrong := [name for name in known if name not in drawn]:
+        raise KeyError(f"truth: the chains have no {wrong[0]!r}; they have {', '.join(drawn)}")
     rows = assessed.rows
     sections = [_values(chains, rows, known), _moves(chains), _run(chains, simulator, command)]
     about = f"{chains.shape[0]} chains of {chains.shape[1]:,} draws of `{simulator or name}`"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ars.columns import Floats
+from ars.columns import Floats, find_site
 from ars.results.assessment import elements
 
 if TYPE_CHECKING:
@@ -59,8 +59,15 @@ def true_values(post: Posterior, truth: Mapping[str, npt.ArrayLike]) -> dict[str
         if name not in post:
             raise KeyError(f"truth: the run has no {name!r}; it has {', '.join(post)}")
         values = np.asarray(value, np.float64)
-        mine = {label: float(column[0]) for label, column in elements(name, values[None])}
+        mine = {label: float(column[0]) for label, column in elements(_shown(post, name), values[None])}
         if wrong := [label for label in mine if label not in known]:
             raise KeyError(f"truth: {name!r} has the shape {values.shape}, so there would be a {wrong[0]!r}")
         found.update(mine)
     return found
+
+
+def _shown(post: Posterior, key: str) -> str:
+    """The label of what a key names: a key may be an address, and have an index."""
+    site, index = find_site(post.sites, key)
+    shared = sum(other.kind == site.kind and other.name == site.name for other in post.sites) > 1
+    return (site.address if shared else site.name) + "".join(f"[{i}]" for i in index)

@@ -37,6 +37,7 @@ _TITLES: Final = {
     "mcmc": "Get a second opinion by MCMC",
 }
 _MANY_FAILED: Final = 0.05  # share of the traces
+_MANY_DROPPED: Final = 0.001  # the same if failed traces are left out, which can bias the result
 
 
 def posterior_page(post: Posterior, given: Given, *, title: str | None = None) -> Page:
@@ -125,11 +126,20 @@ def _doubts(post: Posterior, weighting: WeightingDiagnostics, given: Given) -> l
         )
     if given.check is not None and given.check.alarm:
         found.append(given.check.sentence())
-    failed = post.failures.total
-    total = max(int(post.stats.get("traces", len(post))), 1)
-    if failed / total > _MANY_FAILED:
-        found.append(f"{failed / total:.0%} of the traces failed: see Failures.")
+    found += _failed(post)
     return found
+
+
+def _failed(post: Posterior) -> list[str]:
+    share = post.failures.total / max(int(post.stats.get("traces", len(post))), 1)
+    if post.run.on_failure == "skip" and share >= _MANY_DROPPED:
+        return [
+            f"{100 * share:.2g}% of the traces failed and were dropped, which biases the result unless failures are unrelated "
+            "to the values drawn: see Failures."
+        ]
+    if share > _MANY_FAILED:
+        return [f"{share:.0%} of the traces failed and count as impossible, with weight 0: see Failures."]
+    return []
 
 
 def _tail(weighting: WeightingDiagnostics) -> str:

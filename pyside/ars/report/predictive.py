@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["data_section"]
 
 _SINGLE: Final = 6  # numbers of an observation that get a picture each
+_PICTURED: Final = 12  # observations with pictures
 _ROWS: Final = 400  # of the table
 
 
@@ -38,30 +39,41 @@ def data_section(post: Posterior, given: Given) -> Section | None:
     text = f"{n:,} data sets were simulated with latents from the posterior. "
     blocks.append(Text(text + "The model does not explain data that lie outside most of them."))
     rows: list[list[Cell]] = []
-    inside = known = 0
+    inside = known = compared = 0
     for name, observed in post.observed.items():
         data, drawn = observed.reshape(-1), _flat(given.predicted, name)
         if drawn is None or drawn.shape[1] != len(data):
             blocks.append(Text(f"`{name}` is not compared: the simulator predicted a different number of values."))
             continue
-        if is_image(observed.shape):
-            found: Charts | Chart = Charts(images(name, observed, drawn.reshape(-1, *observed.shape)))
-        else:
-            found = _pictures(name, data, drawn, _flat(given.prior, name))
-        last = blocks[-1]
-        if isinstance(found, Charts) and isinstance(last, Charts):  # small pictures stand side by side
-            blocks[-1] = Charts([*last.charts, *found.charts])
-        else:
-            blocks.append(found)
+        compared += 1
+        if compared <= _PICTURED:
+            _add(blocks, _pictured(name, observed, drawn, given))
         mine = _rows(name, observed, drawn)
         within = [bool(low <= x <= high) for x, low, high in _intervals(data, drawn)]
         inside, known = inside + sum(within), known + len(within)
         rows += mine
+    if compared > _PICTURED:
+        blocks.append(Text(f"The first {_PICTURED} of {compared:,} observations are pictured."))
     if known:
         blocks.insert(0 if given.check is None else 1, _facts(inside, known))
     if rows:
         blocks.append(_table(rows))
     return Section("Data", blocks)
+
+
+def _pictured(name: str, observed: Floats, drawn: Floats, given: Given) -> Charts | Chart:
+    if is_image(observed.shape):
+        return Charts(images(name, observed, drawn.reshape(-1, *observed.shape)))
+    return _pictures(name, observed.reshape(-1), drawn, _flat(given.prior, name))
+
+
+def _add(blocks: list[Block], found: Charts | Chart) -> None:
+    """Small pictures stand side by side."""
+    last = blocks[-1]
+    if isinstance(found, Charts) and isinstance(last, Charts):
+        blocks[-1] = Charts([*last.charts, *found.charts])
+    else:
+        blocks.append(found)
 
 
 def _flat(drawn: Traces | None, name: str) -> Floats | None:

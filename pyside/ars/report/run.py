@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import platform
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["cost_section", "failures_section", "run_section", "settings_table", "versions"]
 
 _PACKAGES: Final = ("numpy", "torch", "pyzmq")
-_REPLAYED: Final = 3  # failures whose command is shown
+_REPLAYED: Final = 3  # failures whose command is shown, and one of every kind
 
 
 def versions() -> dict[str, str]:
@@ -60,7 +60,7 @@ def failures_section(post: Posterior, given: Given) -> Section:
         ]
         blocks.append(Table("Failures by kind", columns, rows))
         replay = given.replay or _replay(post)
-        for example in failures.examples[:_REPLAYED]:
+        for example in _examples(failures.examples):
             blocks.append(Text(f"{example}"))
             blocks.append(Code(replay(example), f"Run trace {example.trace} again, alone"))
             if example.stderr:
@@ -68,6 +68,16 @@ def failures_section(post: Posterior, given: Given) -> Section:
     for incident in failures.incidents:
         blocks.append(Text(str(incident)))
     return Section("Failures", blocks or [Text("No trace failed.")])
+
+
+def _examples(found: Sequence[Failure]) -> list[Failure]:
+    """The first failure of every kind, and more of them if that is less than a few; in the order of their traces."""
+    kinds: dict[str, Failure] = {}
+    for each in found:
+        kinds.setdefault(each.kind, each)
+    first = list(kinds.values())
+    more = [each for each in found if each not in first][: max(_REPLAYED - len(first), 0)]
+    return [each for each in found if each in first or each in more]
 
 
 def _replay(post: Posterior) -> Callable[[Failure], str]:

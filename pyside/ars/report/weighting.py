@@ -80,7 +80,7 @@ def _facts(usual: WeightingDiagnostics, traces: int) -> list[Fact]:
             supported(usual.log_evidence, error),
             "s.e. unknown" if math.isnan(error) else f"s.e. {error:.2g}",
         ),
-        Fact("Weights that are 0", f"{usual.zero_share:.1%}", "of the traces"),
+        Fact("Zero weights", f"{usual.zero_share:.1%}", "of the traces"),
     ]
 
 
