@@ -91,9 +91,12 @@ def public_objects() -> dict[str, object]:
 
 
 def methods(name: str, each: type) -> Iterator[tuple[str, object]]:
+    """Public methods and properties that a class or its bases in libars define."""
     for method, value in inspect.getmembers(each):
-        ours = getattr(inspect.unwrap(getattr(value, "__func__", value)), "__module__", "") or ""
-        if not method.startswith("_") and inspect.isroutine(value) and ours.startswith("ars"):
+        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        ours = getattr(inspect.unwrap(function), "__module__", "") or ""  # type: ignore[arg-type]
+        wanted = inspect.isroutine(value) or isinstance(value, property)
+        if not method.startswith("_") and wanted and ours.startswith("ars"):
             yield f"{name}.{method}", value
 
 
