@@ -133,8 +133,11 @@ def missing_names(site: Path) -> Iterator[str]:
                 continue
             place, _, anchor = places[full].partition("#")
             shown = signature_on((site / place).read_text(encoding="utf-8"), anchor.replace("$", full))
+            if shown is None:
+                yield f"reference: no {full} on its page"
+                continue
             exception = inspect.isclass(value) and issubclass(value, BaseException)
-            absent = [] if exception else [p for p in parameters(value) if not re.search(rf"\b{p}\b", shown or "")]
+            absent = [] if exception else [p for p in parameters(value) if not re.search(rf"\b{p}\b", shown)]
             if absent:
                 yield f"reference: {full} lacks {', '.join(absent)}"
 

@@ -279,8 +279,8 @@ class NetworkConfig:
     series: str = _field(
         "auto",
         Setting(
-            "how the network reads series: flat: as one vector; attention: also element by element; auto: attention for "
-            "8 to 256 elements",
+            "how the network reads series: flat: as one vector; attention: also element by element; auto: attention "
+            "for 8 to 256 elements",
             choices=("auto", "flat", "attention"),
         ),
     )

@@ -1,4 +1,4 @@
-"""What a set of importance weights is worth: evidence, effective sample size, tails, convergence.
+"""Quality of a set of importance weights: evidence, effective sample size, tails, convergence.
 
 Pure functions of log weights. A log weight of -inf is a weight of 0 and counts like any other.
 """

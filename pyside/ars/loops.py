@@ -1,4 +1,4 @@
-"""What a run says about its rejection loops: how often they accept, and whether naive weights can be trusted."""
+"""Summaries of rejection loops: how often they accept, and whether naive weights can be trusted."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class LoopSummary(NamedTuple):
     s_pq_largest : float
         The largest of the same means over the entries of one instance (the first entry of a trace, the second, ...).
     s_pq_bound : float
-        Lower bound of S_pq from the runs under p; NaN without such runs. A proposal that hardly ever visits the rejected
-        region makes S_pq large through draws that a run may never see. The runs under p do visit that region.
+        Lower bound of S_pq from the runs under p; NaN without such runs. A proposal that hardly ever visits the
+        rejected region makes S_pq large through draws that a run may never see. The runs under p do visit that region.
     naive_variance_infinite : bool or None
         Whether naive weights have infinite variance. True: a mean of S_pq or its bound is at least 1, by two standard
         errors or more. False: S_pq is below 1 by two standard errors, its tail is light, and the tries under q cover

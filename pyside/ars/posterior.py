@@ -518,8 +518,9 @@ class Posterior(Estimates, Traces):
         """Make a table with a row per trace. These are draws from the proposal; use them with a log weight.
 
         The columns are ``trace``, ``log_weight_<method>`` for every available weighting, and every instance of every
-        result and latent. They are named as in ``Traces``; NaN marks instances that a trace does not have. A name that several sites share is
-        replaced by the address; a latent that shares its address with a result is called ``<name>_latent``.
+        result and latent. They are named as in ``Traces``; NaN marks instances that a trace does not have. If several
+        sites share a name, the address replaces it. A latent that shares its address with a result is called
+        ``<name>_latent``.
 
         Returns
         -------

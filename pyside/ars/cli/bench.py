@@ -45,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action="store_true",
             help="run the entire grid (default: a small grid, a minute or two)",
         )
-        suite.add_argument("--smallest", action="store_true", help="finish in a few seconds, only to check that the benchmark works")
+        suite.add_argument(
+            "--smallest", action="store_true", help="finish in a few seconds, only to check that the benchmark works"
+        )
         suite.add_argument("--seconds", type=positive, metavar="S", help="seconds per measurement and repetition")
         suite.add_argument(
             "--repeats", type=at_least(1), metavar="N", help="repetitions of every measurement; the median is reported"
@@ -181,8 +183,8 @@ def run(arguments: argparse.Namespace) -> int:
     report.machine["stolen"] = stolen = round(cpu_ticks().stolen_since(before), 4)
     if stolen > _MUCH_STOLEN:
         print(
-            f"\nMeanwhile, the hypervisor gave {stolen:.0%} of this machine's time to others. Rates are lower by at least "
-            "that share, and ratios are less reliable. Repeat the benchmark when the host is less busy.",
+            f"\nMeanwhile, the hypervisor gave {stolen:.0%} of this machine's time to others. Rates are lower by at "
+            "least that share, and ratios are less reliable. Repeat the benchmark when the host is less busy.",
             file=sys.stderr,
         )
     if arguments.what == "costs":

@@ -131,8 +131,8 @@ def connected(arguments: argparse.Namespace) -> Iterator[Client]:
         client = Client(address, timeout=_CONNECT_WITHIN, security=security)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise LaunchError(
-            f"--dask {given}: no scheduler answers there, or it refuses the connection ({error}). Give the address that dask "
-            "scheduler prints, and for a cluster with TLS its --tls-ca, --tls-cert and --tls-key"
+            f"--dask {given}: no scheduler answers there, or it refuses the connection ({error}). Give the address "
+            "that dask scheduler prints, and for a cluster with TLS its --tls-ca, --tls-cert and --tls-key"
         ) from error
     with client:
         yield client

@@ -110,8 +110,8 @@ def posterior(
     network : Network or path, optional
         Network that makes the proposals (default: the prior). A file is read on the client and sent to the workers.
     **options
-        Options of ``ars.Simulator`` and ``Simulator.posterior``: ``seed``, ``budget``, ``proposals``, ``refine``, ``adapt``,
-        ``resume`` (a folder on this machine), ``on_failure``, ``progress``, ...
+        Options of ``ars.Simulator`` and ``Simulator.posterior``: ``seed``, ``budget``, ``proposals``, ``refine``,
+        ``adapt``, ``resume`` (a folder on this machine), ``on_failure``, ``progress``, ...
 
     Returns
     -------

@@ -90,7 +90,9 @@ def read_keys(path: str | os.PathLike[str], role: str = "controller") -> Keys:
         if status.st_uid != os.geteuid():
             raise KeyFileError(f"{name}: this file belongs to another user")
         if status.st_mode & 0o077:
-            raise KeyFileError(f"{name}: others can read this file: run chmod 600 on it, and make new keys if anyone may have read it")
+            raise KeyFileError(
+                f"{name}: others can read this file: run chmod 600 on it, and make new keys if anyone may have read it"
+            )
         text = file.read(_LARGEST).decode("ascii", "replace")
     words = [line.split() for line in text.splitlines() if not line.startswith("#")]
     found = {word[0]: word[1] for word in words if len(word) == 2}

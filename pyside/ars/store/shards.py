@@ -230,9 +230,7 @@ def _continued(
             "folder"
         )
     if seed is not None and seed != there.seed:
-        raise ShardError(
-            f"{folder} was recorded with seed {there.seed}, not {seed}: omit seed, or use another folder"
-        )
+        raise ShardError(f"{folder} was recorded with seed {there.seed}, not {seed}: omit seed, or use another folder")
     if max_rejected != there.max_rejected:
         raise ShardError(
             f"{folder} was recorded with max_rejected={there.max_rejected}, not {max_rejected}: give the same, or use "
