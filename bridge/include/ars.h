@@ -81,19 +81,19 @@ typedef struct ars_dist {
 } ars_dist;
 
 ARS_API ars_dist ars_uniform(double low, double high);       /* on [low, high] */
-ARS_API ars_dist ars_normal(double mean, double std);        /* std is the standard deviation */
+ARS_API ars_dist ars_normal(double mean, double std);        /* with a mean and a standard deviation */
 ARS_API ars_dist ars_bernoulli(double p);                    /* 1 with probability p, otherwise 0 */
 ARS_API ars_dist ars_categorical(const double *p, size_t k); /* 0 .. k-1; p sums to 1 */
-ARS_API ars_dist ars_poisson(double rate);                   /* counts with mean rate */
+ARS_API ars_dist ars_poisson(double rate);                   /* counts; their mean is rate */
 ARS_API ars_dist ars_binomial(unsigned n, double p);         /* successes in n trials */
-ARS_API ars_dist ars_beta(double a, double b);               /* on [0, 1]; mean a / (a + b) */
-ARS_API ars_dist ars_gamma(double shape, double rate);       /* mean shape / rate */
-ARS_API ars_dist ars_exponential(double rate);               /* mean 1 / rate */
-ARS_API ars_dist ars_weibull(double scale, double shape);    /* exponential if shape is 1 */
-ARS_API ars_dist ars_lognormal(double mu, double sigma);     /* exp of a Normal(mu, sigma) */
-ARS_API ars_dist ars_truncated_normal(double mean, double std, double low, double high); /* Normal, then restricted */
+ARS_API ars_dist ars_beta(double a, double b);               /* on [0, 1]; the mean is a / (a + b) */
+ARS_API ars_dist ars_gamma(double shape, double rate);       /* the mean is shape / rate */
+ARS_API ars_dist ars_exponential(double rate);               /* the mean is 1 / rate */
+ARS_API ars_dist ars_weibull(double scale, double shape);    /* an Exponential if shape is 1 */
+ARS_API ars_dist ars_lognormal(double mu, double sigma);     /* the exponential of a Normal(mu, sigma) */
+ARS_API ars_dist ars_truncated_normal(double mean, double std, double low, double high); /* a restricted Normal */
 ARS_API ars_dist ars_negative_binomial(double r, double p); /* failures before r successes; r: any number > 0 */
-ARS_API ars_dist ars_student_t(double df, double loc, double scale); /* df degrees of freedom, centre loc */
+ARS_API ars_dist ars_student_t(double df, double loc, double scale); /* with df degrees of freedom, centred at loc */
 
 /* Returns the log density of x, or the log probability of a discrete value: -INFINITY outside the support, NaN if x is NaN.
  * The call draws and records nothing, so any thread may use it, inside or outside a trace or loop. Wrong parameters are an
