@@ -28,6 +28,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "ext", "figures"]
 source_suffix = {".md": "markdown"}
+smartquotes = False  # quoted names are to be copied
 language = "en"  # Sphinx's search ends with an error where the language is en_GB
 
 # A reference that leads nowhere fails the build. Those to other projects are not looked up: no network is needed.

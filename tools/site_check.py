@@ -91,9 +91,12 @@ def public_objects() -> dict[str, object]:
 
 
 def methods(name: str, each: type) -> Iterator[tuple[str, object]]:
+    """Public methods and properties that a class or its bases in libars define."""
     for method, value in inspect.getmembers(each):
-        ours = getattr(inspect.unwrap(getattr(value, "__func__", value)), "__module__", "") or ""
-        if not method.startswith("_") and inspect.isroutine(value) and ours.startswith("ars"):
+        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        ours = getattr(inspect.unwrap(function), "__module__", "") or ""  # type: ignore[arg-type]
+        wanted = inspect.isroutine(value) or isinstance(value, property)
+        if not method.startswith("_") and wanted and ours.startswith("ars"):
             yield f"{name}.{method}", value
 
 
@@ -130,8 +133,11 @@ def missing_names(site: Path) -> Iterator[str]:
                 continue
             place, _, anchor = places[full].partition("#")
             shown = signature_on((site / place).read_text(encoding="utf-8"), anchor.replace("$", full))
+            if shown is None:
+                yield f"reference: no {full} on its page"
+                continue
             exception = inspect.isclass(value) and issubclass(value, BaseException)
-            absent = [] if exception else [p for p in parameters(value) if not re.search(rf"\b{p}\b", shown or "")]
+            absent = [] if exception else [p for p in parameters(value) if not re.search(rf"\b{p}\b", shown)]
             if absent:
                 yield f"reference: {full} lacks {', '.join(absent)}"
 

@@ -26,11 +26,11 @@ static bool read_private(const char *path, char *text, ars__why *why) {
     ssize_t n = fstat(fd, &st) ? -1 : 0;
     const char *wrong = NULL;
     if (n || !S_ISREG(st.st_mode))
-        wrong = "this is no file";
+        wrong = "this is not a file";
     else if (st.st_uid != geteuid())
-        wrong = "this file belongs to somebody else";
+        wrong = "this file belongs to another user";
     else if (st.st_mode & 077)
-        wrong = "others can read this file; chmod 600 it, and make new keys if they may have";
+        wrong = "others can read this file: run chmod 600 on it, and make new keys if anyone may have read it";
     else if ((n = read(fd, text, LARGEST - 1)) <= 0)
         wrong = "this file cannot be read";
     close(fd);

@@ -54,7 +54,7 @@
 #error "libars needs GCC or Clang: loop marks use their frame-address and statement-expression extensions"
 #endif
 
-/* Of calls that are named by their call path: Clang merges equal calls in two branches otherwise, and with them their names. */
+/* For calls that are named by their call path. Otherwise, Clang merges equal calls in two branches, and with them their names. */
 #ifdef __has_attribute
 #if __has_attribute(nomerge)
 #define ARS__APART __attribute__((nomerge))
@@ -80,20 +80,20 @@ typedef struct ars_dist {
     double a[4];
 } ars_dist;
 
-ARS_API ars_dist ars_uniform(double low, double high);
-ARS_API ars_dist ars_normal(double mean, double std);
-ARS_API ars_dist ars_bernoulli(double p);                    /* 0 or 1 */
+ARS_API ars_dist ars_uniform(double low, double high);       /* on [low, high] */
+ARS_API ars_dist ars_normal(double mean, double std);        /* with a mean and a standard deviation */
+ARS_API ars_dist ars_bernoulli(double p);                    /* 1 with probability p, otherwise 0 */
 ARS_API ars_dist ars_categorical(const double *p, size_t k); /* 0 .. k-1; p sums to 1 */
-ARS_API ars_dist ars_poisson(double rate);
-ARS_API ars_dist ars_binomial(unsigned n, double p);
-ARS_API ars_dist ars_beta(double a, double b);
-ARS_API ars_dist ars_gamma(double shape, double rate);
-ARS_API ars_dist ars_exponential(double rate);
-ARS_API ars_dist ars_weibull(double scale, double shape);
-ARS_API ars_dist ars_lognormal(double mu, double sigma);
-ARS_API ars_dist ars_truncated_normal(double mean, double std, double low, double high); /* of the parent Normal */
-ARS_API ars_dist ars_negative_binomial(double r, double p); /* failures before r successes; r > 0, any real number */
-ARS_API ars_dist ars_student_t(double df, double loc, double scale);
+ARS_API ars_dist ars_poisson(double rate);                   /* counts; their mean is rate */
+ARS_API ars_dist ars_binomial(unsigned n, double p);         /* successes in n trials */
+ARS_API ars_dist ars_beta(double a, double b);               /* on [0, 1]; the mean is a / (a + b) */
+ARS_API ars_dist ars_gamma(double shape, double rate);       /* the mean is shape / rate */
+ARS_API ars_dist ars_exponential(double rate);               /* the mean is 1 / rate */
+ARS_API ars_dist ars_weibull(double scale, double shape);    /* an Exponential if shape is 1 */
+ARS_API ars_dist ars_lognormal(double mu, double sigma);     /* the exponential of a Normal(mu, sigma) */
+ARS_API ars_dist ars_truncated_normal(double mean, double std, double low, double high); /* a restricted Normal */
+ARS_API ars_dist ars_negative_binomial(double r, double p); /* failures before r successes; r: any number > 0 */
+ARS_API ars_dist ars_student_t(double df, double loc, double scale); /* with df degrees of freedom, centred at loc */
 
 /* Returns the log density of x, or the log probability of a discrete value: -INFINITY outside the support, NaN if x is NaN.
  * The call draws and records nothing, so any thread may use it, inside or outside a trace or loop. Wrong parameters are an
@@ -158,9 +158,8 @@ extern "C++" __attribute__((always_inline)) inline double ars_flat_here() {
 #endif
 
 /* Opens and closes a scope: a prefix for the names of unnamed draws. Named draws keep their names. Scopes nest, at most
- * ARS_MAX_SCOPES deep. The name is copied. A retry of a loop restores the scopes of the loop's entry, and the end of a trace
- * closes all open scopes, so a scope that was left by longjmp has no lasting effect. ars_scope_pop without an open scope is an
- * error. */
+ * ARS_MAX_SCOPES deep. The name is copied. A retry of a loop restores the scopes of the loop's entry. The end of a trace closes
+ * all open scopes, so a scope that was left by longjmp does not last. ars_scope_pop without an open scope is an error. */
 #define ARS_MAX_SCOPES 64
 ARS_API void ars_scope_push(const char *name);
 ARS_API void ars_scope_pop(void);
@@ -263,8 +262,8 @@ ARS_API const char *ars_version(void);
 #define rs_end() ars_rs_end()
 #endif
 
-/* A handle for a loop whose marks are not in the same function, such as an event generator that begins a try in one method and
- * accepts it in another, or interposed functions of a third-party program:
+/* A handle for a loop whose marks are in different functions. For example, an event generator begins a try in one method and
+ * accepts it in another, or the marks are in interposed functions of a third-party program:
  *
  *     static ars_loop decay = ARS_LOOP("tau decay");
  *     void begin_decay(void)  { ars_loop_try(&decay); ... }        // entry, and every retry
@@ -276,8 +275,8 @@ ARS_API const char *ars_version(void);
  * handle for two nested entries is an error, reported when the outer one ends. The rules at the top apply: call
  * ars_loop_accept or ars_loop_abandon before every way out of the loop.
  *
- * One mistake cannot be detected: if a loop is left by return, exception or longjmp and begun again later in the trace with the
- * same handle, this looks like a retry, and the draws made in between are discarded with the last try. Keep the lifetime of a
+ * One mistake cannot be detected: a loop is left by return, exception or longjmp, and begun again later in the trace with the
+ * same handle. This looks like a retry, so the draws made in between are discarded with the last try. Keep the lifetime of a
  * handle as short as possible, because libars does detect this mistake with local handles. In C++, call abandon() where you
  * catch the exception. */
 typedef struct ars_loop {
@@ -312,7 +311,7 @@ ARS_API void ars_loop_accept(ars_loop *loop);
  *     ars_loop_abandon(&loop);
  *     return limit;                                                 // and the trace goes on
  *
- * The draws of the loop are removed from the trace, as after a rejected try, and the weight of the trace stays correct;
+ * The draws of the loop are removed from the trace, as after a rejected try. The weight of the trace stays correct;
  * docs/design.md has the proof. It covers a limit that is fixed when the loop is entered, and tries that themselves decide to be
  * the last. The weight of an abandoned loop contains p/q of all its tries. Where abandoning is common, keep the limit small or
  * the proposals close to the prior. If a program calls ars_loop_abandon anywhere, loops with handles take a little more work,
@@ -336,7 +335,7 @@ ARS_API void ars_loop_abandon(ars_loop *loop);
 #define ars_reject(body, context) ARS__REJECT("", body, context)
 #define ars_reject_named(loop_name, body, context) ARS__REJECT("" loop_name, body, context)
 
-/* ---- private: what the loop macros are made of ------------------------------------------------------------------ */
+/* ---- private: the parts of the loop macros ---------------------------------------------------------------------- */
 
 /* A loop mark: one static record per rs_start in the source. `scope` groups the marks of one function, and the order of
  * their lines within it is what an unnamed loop is called by: adding lines above a loop does not rename it. */

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from sphinx.application import Sphinx
+from sphinx.domains.c import CDomain
 from sphinx.util.typing import ExtensionMetadata
 
 HEADER = Path(__file__).resolve().parents[2] / "bridge/include/ars.h"
@@ -118,6 +120,14 @@ def read(app: Sphinx, name: str, source: list[str]) -> None:
         source[0] = source[0].replace(PLACE, page(HEADER.read_text(encoding="utf-8")))
 
 
+class Names(CDomain):
+    """The domain of C, whose parameters the search does not list: they are beside their functions."""
+
+    def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
+        return (found for found in super().get_objects() if found[2] != "functionParam")
+
+
 def setup(app: Sphinx) -> ExtensionMetadata:
+    app.add_domain(Names, override=True)
     app.connect("source-read", read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

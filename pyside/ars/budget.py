@@ -171,7 +171,9 @@ class AutoBudget:
         if self.of is not None:
             _check_name("of", self.of)
         if self.of is not None and self.error is None:
-            raise ValueError("Budget.auto: of needs error; give error, or leave of out")
+            raise ValueError(
+                "Budget.auto: of needs error, the relative error to reach for it: give error too, or omit of"
+            )
         if isinstance(self.phases, bool) or self.phases not in (None, 1, 2):
             raise ValueError(f"Budget.auto: phases must be 1, 2 or None, not {self.phases!r}")
         if not isinstance(self.costs, Costs):

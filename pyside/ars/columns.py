@@ -301,7 +301,7 @@ def find_site(sites: Sequence[Site], key: Key) -> tuple[Site, tuple[int, ...]]:
     index: tuple[int, ...]
     name, index = (key, ()) if isinstance(key, str) else (key[0], tuple(key[1:]))
     if len(index) > 2:
-        raise KeyError(f'"{name}": an index has an instance and an element at most, not {index}')
+        raise KeyError(f'"{name}": an index has at most an instance and an element, not {index}')
     if any(i < 0 for i in index):
         raise KeyError(f'instance {min(index)} of "{name}": instances count from 0')
     found = _matches(sites, name)

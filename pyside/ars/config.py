@@ -246,8 +246,8 @@ class NetworkConfig:
     series_heads : int
         Number of attention heads for series (default: 2).
     pairs : {"azimuth", "none"}
-        Whether proposals see the azimuth and the length of two values drawn one after the other from priors of about
-        the same width, as those of a vector are that is drawn component by component (default: "azimuth").
+        Features for vectors that are drawn component by component (default: "azimuth"). With "azimuth", proposals see
+        the azimuth and the length of every two consecutive values whose priors have about the same width.
     wrap : {"auto", "none"}
         Whether proposals for an angle go around the circle (default: "auto"). With "auto", a latent whose prior is
         Uniform over an interval of length 2 pi, to five digits, is an angle. It then has at most 21 components.
@@ -276,7 +276,14 @@ class NetworkConfig:
     missing_data: str = _field(
         "refused", Setting("NaN in the data: an error, or an input", choices=("refused", "masked")), later=True
     )
-    series: str = _field("auto", Setting("how the network reads series", choices=("auto", "flat", "attention")))
+    series: str = _field(
+        "auto",
+        Setting(
+            "how the network reads series: flat: as one vector; attention: also element by element; auto: attention "
+            "for 8 to 256 elements",
+            choices=("auto", "flat", "attention"),
+        ),
+    )
     series_dim: int = _count(32, "size of the output of one attention head", most=_LARGEST_LAYER)
     series_heads: int = _count(2, "attention heads for series", most=64)
     pairs: str = _field(

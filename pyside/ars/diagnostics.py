@@ -1,4 +1,4 @@
-"""What a set of importance weights is worth: evidence, effective sample size, tails, convergence.
+"""Quality of a set of importance weights: evidence, effective sample size, tails, convergence.
 
 Pure functions of log weights. A log weight of -inf is a weight of 0 and counts like any other.
 """
@@ -68,8 +68,8 @@ class Evidence(NamedTuple):
     log_estimate : float
         Natural log of the evidence; -inf if every weight is 0.
     standard_error : float
-        Standard error of the evidence (not of its log). inf or 0 where a double cannot hold it; NaN where fewer than
-        two effective traces make it meaningless.
+        Standard error of the evidence (not of its log). inf or 0 if a double cannot hold it; NaN below two effective
+        traces.
     relative_error : float
         Standard error over estimate: to first order the standard error of ``log_estimate``, at every magnitude. NaN
         like ``standard_error``.
@@ -175,8 +175,8 @@ def log_evidence(log_weights: npt.ArrayLike) -> Evidence:
     Returns
     -------
     Evidence
-        Its errors are NaN, with a ``reason``, below two effective traces: one weight then decides the estimate, and the
-        spread of the weights that were seen says nothing of those that were not.
+        Its errors are NaN, with a ``reason``, below two effective traces: one weight then decides the estimate, so
+        the spread of the weights says nothing about the error.
 
     Raises
     ------
@@ -288,9 +288,9 @@ def normalised_ess(log_weights: npt.ArrayLike) -> float:
 class ParetoK(float):
     """The shape k of the weights' tail: moments of order 1/k and above do not exist.
 
-    Below ``threshold`` the evidence and means can be trusted; above 0.7 they cannot, whatever their standard errors
-    say. NaN, with a ``reason``, where no tail can be fitted: k is unknown, and nothing can be trusted either. -inf,
-    with a ``reason``, where the largest weight is common: the weights are bounded and have no tail.
+    Below ``threshold``, the evidence and means can be trusted; above 0.7 they cannot, whatever their standard errors
+    are. NaN, with a ``reason``, means that no tail could be fitted: k is unknown, so do not trust the estimates. -inf,
+    with a ``reason``, means that many weights share the largest value: the weights are bounded and have no tail.
     """
 
     tail: int  # how many weights were fitted
@@ -472,7 +472,7 @@ def _present(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> tuple[Floats,
     x = np.asarray(values, dtype=np.float64)
     weights = _checked(log_weights)
     if x.shape != weights.shape:
-        raise ValueError(f"{x.shape} values for {weights.shape} weights: they must be as many")
+        raise ValueError(f"{x.shape} values for {weights.shape} weights: their numbers must be equal")
     there = ~np.isnan(x)
     if not there.any():
         raise ValueError("no trace has this value")

@@ -57,6 +57,7 @@ class Distribution:
 
     @property
     def kind(self) -> DistKind:
+        """The kind of distribution, as the wire names it."""
         return REGISTRY[type(self)].kind
 
     @property
@@ -481,6 +482,7 @@ class Mixture(Distribution):
 
     @property
     def discrete(self) -> bool:
+        """Whether the components are discrete."""
         return cast(tuple[Distribution, ...], self.components)[0].discrete
 
     def __repr__(self) -> str:

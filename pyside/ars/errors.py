@@ -105,8 +105,8 @@ class NetworkError(ArsError):
 class StorageError(ArsError):
     """A file could not be written, or its content is not what was expected.
 
-    ``partial`` holds every finished trace if it was a run that could not keep them, and the refined network if it was a
-    refinement that could not write it.
+    ``partial`` holds the finished traces of a run that could not save them, or the refined network of a refinement that
+    could not write it.
     """
 
 

@@ -116,7 +116,7 @@ def describe(failures: Sequence[Failure], at_most: int = 3, *, advice: Callable[
     if first is not None and first.stderr:
         lines.append("The simulator's last lines on stderr:\n  " + "\n  ".join(first.stderr.splitlines()[-5:]))
     if first is not None and first.seed is not None and advice is not None:
-        lines.append(f"To run it again, alone: {advice(first)}")
+        lines.append(f"To rerun only this trace: {advice(first)}")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""What a run says about its rejection loops: how often they accept, and whether naive weights can be trusted."""
+"""Summaries of rejection loops: how often they accept, and whether naive weights can be trusted."""
 
 from __future__ import annotations
 
@@ -19,43 +19,54 @@ __all__ = ["LoopSummary", "Loops", "summarise_loops"]
 
 
 class LoopSummary(NamedTuple):
-    """One loop, over all its entries in the traces of a run. What was not estimated is NaN.
+    """One loop, summarised over all its entries in the traces of a run. Quantities without an estimate are NaN.
 
-    ``entries`` counts all entries, ``estimated`` those with runs under p. ``budget`` is how these were estimated, such
-    as "M=1, R=2" or "M=1, N=10"; "M=1, R=0 to M=3, R=5" where it differs between entries; "-" if there are none.
-
-    ``p_accept`` and ``q_accept`` are the same kind of average, so that they can be compared: harmonic means over
-    entries, 1 / E[1/p(A)] and 1 / E[1/q(A)], where the acceptance depends on the state at entry. They are the inverse
-    of the mean number of tries until acceptance. Under p that is T/M of the runs under p. Under q it is the mean over
-    the main run, of L tries, and the R further runs until accepted. With K of N further tries accepted it is
-    L - c (L K/N - 1): L K/N has mean 1 in every state, so that the second term only takes noise away.
-    ``p_accept_error`` and ``q_accept_error`` are their standard errors. Both are averages over the estimated entries.
-    In two phases these are not a random choice: traces with large weights are estimated more often. If nothing was
-    estimated, q(A) is that of all main runs, and p(A) is NaN.
-
-    ``s_pq`` estimates Theorem 1's S_pq = E_q[(p/q)^2 rejected], the mean over all tries under q, those of the main runs
-    included (in files of earlier versions, those of continuations alone). If S_pq >= 1 for a set of states of positive
-    probability, naive weights have infinite variance. S_pq depends on the state, and one entry's tries are too few to
-    judge its state by; so the verdict looks at the mean over all entries, at the mean over the entries of each instance
-    (the first entry of a trace, the second, ...), of which ``s_pq_largest`` is the largest, and at means of values cut
-    off at a bound, which can only be too small. A mean above 1 implies states above 1.
-
-    A proposal that hardly ever visits the rejected region makes S_pq large through draws that a run may never see, and
-    its estimate too small. The runs under p do visit it: ``s_pq_bound`` is what S_pq must at least be for the rejected
-    share under p to fit into the small share under q (ars.results.naive_variance). It is NaN without runs under p.
-
-    ``naive_variance_infinite`` is True if one of these is at least 1 with certainty (two standard errors, more where
-    the largest of several is taken), False if the mean is below 1 with two, its tail is light, and what the tries
-    under q have visited is all that p rejects, which takes runs under p; else None, with the reason in ``note``. A
-    False is about the average state.
-
-    ``method`` is how the continuations ran: "rewind" (in place, and undone), "fork", "both" (some entries were rewound
-    and others forked, or every entry was estimated both ways), "in place" (``ars_reject``) or "not estimated".
-    ``reason`` says why entries were forked although ``continuations`` allowed rewinding, and is "" if none was.
-    ``pages`` is the median number of memory pages that a rewind put back, NaN if nothing was rewound.
-
-    ``abandoned`` counts the entries that were given up (``ars_loop_abandon``). Where runs of a loop were given up, a
-    number of tries says less about acceptance: ``p_accept`` and ``q_accept`` are then the accepted share of all tries.
+    Attributes
+    ----------
+    address : str
+        The loop's full name, such as "outer/inner".
+    entries : int
+        Number of entries in all traces.
+    mean_tries : float
+        Mean number of tries per entry in the main run.
+    p_accept, q_accept : float
+        Acceptance probability of a try under the prior and under the proposal, over the estimated entries. Both are
+        inverse mean numbers of tries until acceptance. If acceptance depends on the state at entry, this is the
+        harmonic mean over entries. In two phases, traces with large weights are estimated more often. If nothing was
+        estimated, ``q_accept`` is that of all main runs, and ``p_accept`` is NaN. If runs of the loop were given up,
+        both are the accepted share of all tries.
+    p_accept_error, q_accept_error : float
+        Their standard errors.
+    s_pq : float
+        Estimate of Theorem 1's S_pq = E_q[(p/q)^2 rejected], the mean over all tries under q. If S_pq is 1 or more in a
+        set of states of positive probability, naive weights have infinite variance.
+    s_pq_error : float
+        Its standard error.
+    s_pq_largest : float
+        The largest of the same means over the entries of one instance (the first entry of a trace, the second, ...).
+    s_pq_bound : float
+        Lower bound of S_pq from the runs under p; NaN without such runs. A proposal that hardly ever visits the
+        rejected region makes S_pq large through draws that a run may never see. The runs under p do visit that region.
+    naive_variance_infinite : bool or None
+        Whether naive weights have infinite variance. True: a mean of S_pq or its bound is at least 1, by two standard
+        errors or more. False: S_pq is below 1 by two standard errors, its tail is light, and the tries under q cover
+        the region that p rejects. None: undecided. False refers to the average state.
+    note : str
+        Reason for the verdict; "" if it is False.
+    method : str
+        How the continuations ran: "rewind" (in place, and undone), "fork", "both" (some entries were rewound and others
+        forked, or every entry was estimated both ways), "in place" (``ars_reject``) or "not estimated".
+    reason : str
+        Why entries were forked although ``continuations`` allowed rewinding; "" if none was.
+    pages : float
+        Median number of memory pages that a rewind restored; NaN if nothing was rewound.
+    budget : str
+        Continuations of the estimated entries, such as "M=1, R=2" or "M=1, N=10". "M=1, R=0 to M=3, R=5" if they
+        differ between entries; "-" if nothing was estimated.
+    estimated : int
+        Number of entries with runs under p.
+    abandoned : int
+        Number of entries that were given up (``ars_loop_abandon``).
     """
 
     address: str
@@ -80,9 +91,16 @@ class LoopSummary(NamedTuple):
 
     @property
     def name(self) -> str:
+        """The last part of the address."""
         return self.address.rpartition("/")[2]
 
     def warning(self) -> str:
+        """Say in one sentence that naive weights have infinite variance.
+
+        Returns
+        -------
+        str
+        """
         size = f"= {self.s_pq:.3g} (standard error {self.s_pq_error:.2g})"
         if not self.s_pq - 2.0 * self.s_pq_error >= 1.0 and self.s_pq_bound >= 1.0:
             size = f"of at least {self.s_pq_bound:.3g}"

@@ -114,10 +114,12 @@ class Traces:
 
     @property
     def latents(self) -> Mapping[str, Floats]:
+        """The values of each latent, by name, or by address if several share a name."""
         return Recorded(self.columns, self.sites, SiteKind.SAMPLE)
 
     @property
     def results(self) -> Mapping[str, Floats]:
+        """The values of each result, by name, or by address if several share a name."""
         return Recorded(self.columns, self.sites, SiteKind.RESULT)
 
     @property
@@ -515,9 +517,10 @@ class Posterior(Estimates, Traces):
     def to_dataframe(self) -> pd.DataFrame:
         """Make a table with a row per trace. These are draws from the proposal; use them with a log weight.
 
-        The columns are ``trace``, ``log_weight_<method>`` for every available weighting, then every instance of every
-        result and latent, named as in ``Traces``, with NaN if a trace has none. A name that several sites share is
-        replaced by the address; a latent that shares its address with a result is called ``<name>_latent``.
+        The columns are ``trace``, ``log_weight_<method>`` for every available weighting, and every instance of every
+        result and latent. They are named as in ``Traces``; NaN marks instances that a trace does not have. If several
+        sites share a name, the address replaces it. A latent that shares its address with a result is called
+        ``<name>_latent``.
 
         Returns
         -------

@@ -583,7 +583,7 @@ class Simulator:
         """
         count = number_of_traces(traces)
         if count < LEAST_TRACES:
-            raise ValueError(f"traces must be at least {LEAST_TRACES}, not {count}: fewer show nothing")
+            raise ValueError(f"traces must be at least {LEAST_TRACES}, not {count}: with fewer, the tests find nothing")
         setup = self._processes.setup
         if setup.listen is not None:
             raise ValueError("check starts the simulator itself, several times: use ars.Simulator([...]), not listen")

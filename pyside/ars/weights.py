@@ -276,8 +276,8 @@ def log_weight_collapsed(
             continue
         if columns.loops["abandoned"][index].any() or columns.loops["abandoned_p"][index].any():
             raise WeightError(
-                f'"collapsed" weights take q(A)/p(A) as the factor of a loop, which it is not for "{site.address}": '
-                'this loop can be given up (ars_loop_abandon). Use "ars".'
+                f'"collapsed" weights are wrong for the loop "{site.address}": it can be given up (ars_loop_abandon), '
+                'so its factor is not q(A)/p(A). Use "ars".'
             )
         entries = EntryValues(columns, sites, rows[index], columns.loops["instance"][index].astype(np.int64))
         p = _acceptance(_given(pA, site, loop_sites, "p(A)"), site, entries, len(index), "p(A)")

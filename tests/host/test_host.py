@@ -55,7 +55,7 @@ def test_a_wrong_answer_to_hello_ends_the_host(launch: Launch, answer: bytes, ex
         ({"ARS_ENDPOINT": "tcp://10.0.0.1:5555", "ARS_INSECURE_LOOPBACK": "1"}, "not a loopback address"),
         ({"ARS_ENDPOINT": "tcp://127.0.0.1.a.org:5555", "ARS_INSECURE_LOOPBACK": "1"}, "not a loopback address"),
         ({"ARS_ENDPOINT": "tcp://10.0.0.1:5555", "ARS_KEY": "/nowhere"}, "ARS_KEY=/nowhere: No such file"),
-        ({"ARS_ENDPOINT": "tcp://10.0.0.1:5555", "ARS_KEY": "/dev/null"}, "ARS_KEY=/dev/null: this is no file"),
+        ({"ARS_ENDPOINT": "tcp://10.0.0.1:5555", "ARS_KEY": "/dev/null"}, "ARS_KEY=/dev/null: this is not a file"),
         ({"unsealed": "1"}, "not sealed against shrinking"),
         ({"ARS_ENDPOINT": "inproc://x"}, "must be ipc://"),
         ({"ARS_TOKEN": "x" * 33}, "more than 32"),

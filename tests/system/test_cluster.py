@@ -145,7 +145,7 @@ def test_a_network_file_is_that_of_the_client_whatever_the_nodes_have(
 
     send = Fleet.send  # and if another one comes in its place, a worker says so
     monkeypatch.setattr(Fleet, "send", lambda self, *_, **__: send(self, SentNetwork.of(other)))
-    with pytest.raises(ars.NetworkError, match=r"worker tcp://.*the network is another one here"):
+    with pytest.raises(ars.NetworkError, match=r"worker tcp://.*this worker has a different network"):
         ars.cluster.posterior(client, nested, DATA, 100, network, **options)
 
 
@@ -460,7 +460,7 @@ def test_a_listener_that_is_no_scheduler(
     with socket.create_server(("127.0.0.1", 0)) as mute:
         address = f"{scheme}127.0.0.1:{mute.getsockname()[1]}"
         assert main(["infer", *nested, "--observe", "y=1", "--dask", address, *tls]) == 1
-    assert "no scheduler answers there, or it refuses us" in capsys.readouterr().err
+    assert "no scheduler answers there, or it refuses the connection" in capsys.readouterr().err
 
 
 # ---- calibration -----------------------------------------------------------------------------------------------------

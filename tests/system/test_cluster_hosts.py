@@ -125,4 +125,4 @@ def test_three_hosts_with_tls(
     assert code == 0 and "effective traces" in out, said
     for name, (out, said, code) in ended.items():
         assert (code, out) == (1, ""), name
-        assert "no scheduler answers there, or it refuses us" in said, name
+        assert "no scheduler answers there, or it refuses the connection" in said, name

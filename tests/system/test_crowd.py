@@ -151,7 +151,7 @@ def test_the_policy_for_lost_simulators_holds(
 
 
 def test_fewer_than_asked_for_are_named(csim: Callable[[str], str], listen: Callable[..., ars.Simulator]) -> None:
-    with pytest.raises(LaunchError, match=r"2 of 3 simulators came within 5 s"):
+    with pytest.raises(LaunchError, match=r"2 of 3 simulators connected within 5 s"):
         listen([csim("nested")], [csim("nested")], simulators=3, startup_timeout=5.0)
     with pytest.raises(ValueError, match="simulators must be"):
         ars.Simulator.listen("tcp://127.0.0.1:*", insecure_loopback=True, simulators=0)

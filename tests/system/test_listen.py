@@ -127,7 +127,7 @@ def test_infer_gives_what_it_gives_here(
     limits = ["--workers", "3", "--max-snapshots", "40"]
     ars = waiting("infer", "truncated_normal", "--out", str(there), *INFER, *limits, "./truncated_normal", key=key)
     simulator = ars.start_as_told()
-    ars.read_until("the simulator is there")
+    ars.read_until("the simulator is connected")
     code, out = ars.end()
     assert code == 0, ars.err
     assert "evidence" in out
@@ -158,7 +158,7 @@ def test_a_simulator_that_is_lost_is_waited_for_again(
         "./truncated_normal",
     )
     first = ars.start_as_told()
-    ars.read_until("the simulator is there")
+    ars.read_until("the simulator is connected")
     time.sleep(0.3)  # it needs seconds
     first.kill()
     assert first.wait() == -signal.SIGKILL
@@ -184,7 +184,7 @@ def test_a_lost_controller_is_told_of_where_the_simulator_runs(waiting: Callable
     """kill -9 of `ars infer`: nobody is left here to count it, so it is said there."""
     ars = waiting("infer", "truncated_normal", *INFER, "--traces", "50000000", "--", "./truncated_normal")
     simulator = ars.start_as_told()
-    ars.read_until("the simulator is there")
+    ars.read_until("the simulator is connected")
     time.sleep(0.3)
     ars.process.kill()
     assert simulator.wait(30) == 1
@@ -222,7 +222,7 @@ def test_nobody_comes(capsys: pytest.CaptureFixture[str]) -> None:
     err = capsys.readouterr().err
     endpoint = re.search(r"waiting at (tcp://127\.0\.0\.1:\d+) for the simulator, at most 0\.3 s", err)
     assert endpoint
-    assert f"ars infer: {endpoint[1]}: no simulator came within 0.3 s" in err
+    assert f"ars infer: {endpoint[1]}: no simulator connected within 0.3 s" in err
     assert err.count(f"\n  ARS_ENDPOINT={endpoint[1]} ARS_INSECURE_LOOPBACK=1 ./simulator\n") == 2
 
 

@@ -189,7 +189,7 @@ def test_results_that_are_not_of_one_run_are_named(sim: ars.Simulator, tmp_path:
     with pytest.raises(StorageError, match=r"must end in \.nc"):
         ars.merge([first], tmp_path / "whole.csv")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(StorageError, match="merge either kind alone"):
+    with pytest.raises(StorageError, match="merge one kind at a time"):
         ars.merge([first, tmp_path / "folder"], tmp_path / "whole.nc")
     assert not (tmp_path / "whole.nc").exists()
 

@@ -464,7 +464,7 @@ def test_failures_name_the_command_that_repeats_them(
         return "\n".join([capsys.readouterr().err, *(str(each.message) for each in caught)])
 
     def repeats(said: str) -> list[str]:
-        [line] = [line for line in said.splitlines() if "To run it again, alone:" in line]
+        [line] = [line for line in said.splitlines() if "To rerun only this trace:" in line]
         words = shlex.split(line.partition("alone: ")[2])
         assert words[:2] == ["ars", "replay"]
         assert main([*words[1:], "--json"]) == 1

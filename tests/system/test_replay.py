@@ -18,7 +18,7 @@ Capture = pytest.CaptureFixture[str]
 
 def _advised(said: str) -> list[str]:
     """The words after "ars" of the command that the failure advises."""
-    found = re.search(r"^To run it again, alone: ars (.*)$", said, re.M)
+    found = re.search(r"^To rerun only this trace: ars (.*)$", said, re.M)
     assert found is not None, said
     return shlex.split(found[1])
 

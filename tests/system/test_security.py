@@ -245,7 +245,7 @@ def test_a_simulator_without_keys_on_loopback(start: Any, right: Any) -> None:
 
 
 def test_nobody_comes(pair: tuple[Path, Path]) -> None:
-    with pytest.raises(LaunchError, match=r"no simulator came within 0\.3 s"):
+    with pytest.raises(LaunchError, match=r"no simulator connected within 0\.3 s"):
         ars.Simulator.listen(f"tcp://127.0.0.1:{free_port()}", key=pair[0], startup_timeout=0.3)
 
 

@@ -155,7 +155,7 @@ def test_jobs_that_end_at_once_are_named_with_their_last_lines(
     setup = ["--setup", "echo module gcc/99 is unknown >&2", "--setup", "exit 3"]
     assert main(["cluster", "slurm", "--nodes", "1", *NODE, *setup, "--", "true"]) == 1
     said = capsys.readouterr().err
-    assert "all jobs have ended, and 0 of 1 nodes have come" in said and "module gcc/99 is unknown" in said
+    assert "all jobs have ended, and 0 of 1 nodes are ready" in said and "module gcc/99 is unknown" in said
     assert len(slurm.scripts()) == 1
 
 

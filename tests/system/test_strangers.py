@@ -195,7 +195,7 @@ def test_garbage_with_the_right_key_does_not_move_the_deadline(waiting: Waiting)
     talker = threading.Thread(target=talk)
     talker.start()
     try:
-        with pytest.raises(LaunchError, match=r"no simulator came within 3 s.*strangers were refused"):
+        with pytest.raises(LaunchError, match=r"no simulator connected within 3 s.*unknown peers were refused"):
             coming.result(LIMIT - 50)
     finally:
         over.set()

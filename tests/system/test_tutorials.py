@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -39,21 +41,47 @@ def run(page: str, change: Callable[[str], str] = str) -> dict[str, object]:
     return names
 
 
+def not_printed(page: str, said: str) -> list[str]:
+    """Lines of output that the page shows and that were not printed in this order."""
+    left = iter(said.splitlines())
+    shown = [line for block in blocks(page, "text") for line in block.splitlines() if line.strip() not in ("", "...")]
+    return [line for line in shown if not any(line == other for other in left)]
+
+
 @pytest.mark.compiler
-def test_the_first_posterior(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_posterior(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = (TUTORIALS / "first-posterior.md").read_text()
     (tmp_path / "decay.c").write_text(blocks(page, "c")[0])
     (tmp_path / "decay").symlink_to(
         Builder(tmp_path / "built").program([tmp_path / "decay.c"], Variant("gcc", ("-O2",)))
     )
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ARS_SEED", "1")
+    said = subprocess.run("./decay", stdout=subprocess.PIPE, text=True, check=True).stdout
+    monkeypatch.delenv("ARS_SEED")
+    [check] = re.findall(r"^    ars (check .*)$", page, re.MULTILINE)
+    said += subprocess.run(
+        [sys.executable, "-m", "ars", *check.split()], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
     names = run("first-posterior.md")
-    plain, better = names["post"], names["better"]
-    assert isinstance(plain, ars.Posterior) and isinstance(better, ars.Posterior)
+    said += capsys.readouterr().out
+    assert not_printed(page, said) == []
+    rare, better = names["rare"], names["better"]
+    assert isinstance(rare, ars.Posterior) and isinstance(better, ars.Posterior)
     report = (tmp_path / "report.html").read_text()
     assert "predictive" in report.lower() and 'src="' not in report
-    far = abs(plain.mean("energy") - better.mean("energy"))
-    assert far < 4 * np.hypot(plain.mean_error("energy"), better.mean_error("energy")), "both proposals, one answer"
+    far = abs(rare.mean("energy") - better.mean("energy"))
+    assert far < 4 * np.hypot(rare.mean_error("energy"), better.mean_error("energy")), "both proposals, one answer"
+    assert better.ess() > 3 * rare.ess(), "the better proposals are better"
+
+
+def test_output_that_was_not_printed_is_found() -> None:
+    page = "```text\none\n...\nthree\n```\n```text\nfour\n```"
+    assert not_printed(page, "one\ntwo\nthree\nfour\n") == []
+    assert not_printed(page, "one\nthree\ntwo\n4\n") == ["four"]
+    assert not_printed(page, "three\none\nfour\n") == ["three", "four"]
 
 
 def test_the_simulator_of_the_first_posterior_is_that_of_the_readme() -> None:

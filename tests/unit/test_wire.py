@@ -23,7 +23,7 @@ from ars.errors import ProtocolError
         (framed(Message.DONE)[:23], "23 bytes"),
         (framed(Message.DONE, magic=7), "magic 0x00000007"),
         (framed(99), "type 99 is unknown"),
-        (framed(Message.DONE, version=1), "DONE: protocol version 1, we speak 5 to 5"),
+        (framed(Message.DONE, version=1), "DONE: protocol version 1, this package supports 5 to 5"),
         (framed(Message.DONE, version=0), "DONE: protocol version 0"),
         (framed(Message.DONE, size=25), "DONE: size 25, but the frame has 24 bytes"),
     ],

@@ -19,9 +19,9 @@ namespace ars {
 
 namespace detail {
 
-/* The address of an unnamed ars::reject is file:function(parameters)#order, where the function is the outermost one
- * around the call and the order is that of the source among all ars::reject in it, inside lambdas or not. The
- * parentheses keep it apart from the loops that rs_start marks in the same function.
+/* The address of an unnamed ars::reject is file:function(parameters)#order. The function is the outermost one around the
+ * call. The order is that of the source among all ars::reject in the function, inside lambdas or not. The parentheses
+ * distinguish it from the loops that rs_start marks in the same function.
  *
  * The order must not depend on which loop a process reaches first, so every call is on a list before main runs. What
  * tells calls apart at that time is the type of the body, since each lambda expression has its own. The type's name

@@ -49,7 +49,7 @@ class Folder:
         try:
             self._path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageError(f"{self._path} cannot be made: {error.strerror or error}") from error
+            raise StorageError(f"{self._path} cannot be created: {error.strerror or error}") from error
         about = _read(self._path / _ABOUT)
         mine = json.loads(json.dumps(plain(identity)))
         if about is None:
@@ -81,7 +81,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         content = parse_json(path.read_bytes())
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
-            raise ValueError("it is not a file of ars calibrate")
+            raise ValueError("it was not written by ars calibrate")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

@@ -46,8 +46,8 @@ def calibrate(
     """Check posteriors against known truths: draw data sets from the prior, infer each, and compare.
 
     If posteriors are right, the truth's rank among the weighted traces is uniform over data sets (simulation-based
-    calibration), 90% intervals contain 90% of the truths, and the same holds for distances to random points, which
-    depend on all values together (TARP). docs/calibration.md explains what each test can find.
+    calibration), and 90% intervals contain 90% of the truths. The same holds for distances to random points, which
+    depend on all values together (TARP). docs/calibration.md explains which errors each test can find.
 
     Parameters
     ----------

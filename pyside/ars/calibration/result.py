@@ -367,7 +367,7 @@ class Calibration:
         try:
             content = parse_json(Path(path).read_bytes())
             if not isinstance(content, dict) or content.get("format") != _FORMAT:
-                raise ValueError("it is not a file of ars calibrate")
+                raise ValueError("it was not written by ars calibrate")
             return cls(content["about"], [Record.from_dict(each) for each in content["records"]])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StorageError(f"{os.fspath(path)} cannot be read: {error}") from error

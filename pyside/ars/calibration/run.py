@@ -246,7 +246,7 @@ def _described(value: Any) -> Any:
 
 
 def _interrupted(done: int, total: int, resume: str | os.PathLike[str] | None) -> RunInterrupted:
-    where = "nothing was kept, since no folder was named (resume=)"
+    where = "nothing was saved, because resume= names no folder"
     if resume is not None:
         where = f"they are in {os.fspath(resume)}, and the same call continues with them"
     return RunInterrupted(f"interrupted after {done:,} of {total:,} data sets; {where}")

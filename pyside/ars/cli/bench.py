@@ -35,7 +35,7 @@ SUITES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(title="benchmarks", metavar="WHAT", dest="what", required=True)
+    commands = parser.add_subparsers(title="benchmarks", metavar="BENCHMARK", dest="what", required=True)
     for name, text in SUITES.items():
         suite = commands.add_parser(
             name, help=text, description="Run every benchmark." if name == "all" else f"Measure the {text}."
@@ -43,9 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         suite.add_argument(
             "--full",
             action="store_true",
-            help="run the entire grid (default: a small one, which takes a minute or two)",
+            help="run the entire grid (default: a small grid, a minute or two)",
         )
-        suite.add_argument("--smallest", action="store_true", help="run for a few seconds, only to check that it works")
+        suite.add_argument(
+            "--smallest", action="store_true", help="finish in a few seconds, only to check that the benchmark works"
+        )
         suite.add_argument("--seconds", type=positive, metavar="S", help="seconds per measurement and repetition")
         suite.add_argument(
             "--repeats", type=at_least(1), metavar="N", help="repetitions of every measurement; the median is reported"
@@ -177,12 +179,12 @@ def run(arguments: argparse.Namespace) -> int:
         except (BenchError, ImportError) as error:
             if len(names) == 1 or (isinstance(error, BenchError) and name != "pyprob"):
                 raise
-            print(f"\n{name} is left out: {error}", file=sys.stderr)
+            print(f"\n{name} is skipped: {error}", file=sys.stderr)
     report.machine["stolen"] = stolen = round(cpu_ticks().stolen_since(before), 4)
     if stolen > _MUCH_STOLEN:
         print(
-            f"\nThe hypervisor gave {stolen:.0%} of this machine's time to others meanwhile: rates are as much lower "
-            "or more, and ratios less sure. Repeat it when there is less.",
+            f"\nMeanwhile, the hypervisor gave {stolen:.0%} of this machine's time to others. Rates are lower by at "
+            "least that share, and ratios are less reliable. Repeat the benchmark when the host is less busy.",
             file=sys.stderr,
         )
     if arguments.what == "costs":

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 HELP: Final = "Check posteriors against known truths, over data sets drawn from the prior."
 _DATASETS: Final = 200
 _TRACES: Final = 1000
-_CODES: Final = """exit codes: 0 no test failed; 1 the run failed; 2 wrong arguments; 3 they are
+_CODES: Final = """exit codes: 0 no test failed; 1 the run failed; 2 wrong arguments; 3 the posteriors are
 not calibrated (all files are written, and the table is printed); 130 interrupted"""
 # What a narrow terminal leaves out, the least important first.
 _DROP: Final = ("80%", "95%", "mean rank", "contraction", "data sets", ("50%", "90%"))

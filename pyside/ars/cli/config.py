@@ -27,7 +27,7 @@ _PLACES = {
     "examples": "folder of the examples' sources; ars examples DIR copies them",
 }
 _EPILOG = """\
-Flags are printed on one line, each other value on a line of its own. Without options, everything is listed.
+Prints flags on one line, and every other value on a separate line. Without options, lists everything.
 
   cc sim.c $(ars config --cflags --libs) -o sim
   cmake -S . -B build -DCMAKE_PREFIX_PATH=$(ars config --cmakedir)

@@ -91,7 +91,7 @@ def _from_file(path: Path) -> tuple[str, tuple[Path, Path, Path] | None]:
         tls = about.get("tls")
         return str(about["address"]), None if tls is None else (Path(tls["ca"]), Path(tls["cert"]), Path(tls["key"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LaunchError(f"--dask {path}: this is no scheduler file ({error!r})") from error
+        raise LaunchError(f"--dask {path}: this is not a scheduler file ({error!r})") from error
 
 
 def _greet(address: str, security: Security) -> None:
@@ -106,7 +106,7 @@ def _greet(address: str, security: Security) -> None:
         try:
             await asyncio.wait_for(greet(), _CONNECT_WITHIN + _GREET_WITHIN)
         except TimeoutError as error:
-            raise OSError("something listens there, but it does not answer as a scheduler does") from error
+            raise OSError("something listens there, but it does not answer like a Dask scheduler") from error
 
     asyncio.run(greet_in_time())
 
@@ -131,8 +131,8 @@ def connected(arguments: argparse.Namespace) -> Iterator[Client]:
         client = Client(address, timeout=_CONNECT_WITHIN, security=security)
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise LaunchError(
-            f"--dask {given}: no scheduler answers there, or it refuses us ({error}). Give the address that dask "
-            "scheduler prints, and for a cluster with TLS its --tls-ca, --tls-cert and --tls-key"
+            f"--dask {given}: no scheduler answers there, or it refuses the connection ({error}). Give the address "
+            "that dask scheduler prints, and for a cluster with TLS its --tls-ca, --tls-cert and --tls-key"
         ) from error
     with client:
         yield client

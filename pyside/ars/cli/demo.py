@@ -31,8 +31,8 @@ _PREDICTED = 500
 _TOO_FAR = 4.0  # standard errors
 _READING = """\
 "exact" is the true evidence. "ars", "collapsed" and "prior in loops" lie within a few standard errors of it. "biased"
-leaves out the loops' correction and does not, however many traces it is given. "ic" would, on average over very many
-runs: its weights can have infinite variance, so that one run lies far off and its standard error means nothing."""
+omits the correction of the loops and stays wrong, however many traces are run. "ic" is correct on average over very
+many runs. But its weights can have infinite variance: a single run can be far off, and its error is useless."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -369,9 +369,8 @@ def _check_range(arguments: argparse.Namespace, options: dict[str, Any]) -> None
     proposed = options["network"] is not None or arguments.refine or arguments.adapt
     if proposed and options["in_loops"] == "proposal" and isinstance(options["budget"], AutoBudget):
         raise UsageError(
-            "--first-trace needs a budget that all ranges share: --budget auto would choose one for each range by its "
-            "own traces. Give --budget M=1,R=2, say, or --budget FILE.nc, the budget of an earlier run that wrote "
-            "this file with --out"
+            "--first-trace needs a budget that all ranges share, and --budget auto chooses a separate one for each. "
+            "Give a fixed one, such as --budget M=1,R=2; or reuse that of an earlier run: --budget FILE.nc"
         )
 
 

@@ -360,5 +360,5 @@ def open_simulator(arguments: argparse.Namespace) -> Simulator:
         )
     except ValueError as error:
         raise UsageError(str(error)) from error
-    print(f"{who} {'is' if many == 1 else 'are'} there", file=sys.stderr, flush=True)
+    print(f"{who} {'is' if many == 1 else 'are'} connected", file=sys.stderr, flush=True)
     return simulator

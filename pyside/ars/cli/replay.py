@@ -33,7 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_simulator(parser)
     add_seed(parser, required=True)
     parser.add_argument(
-        "--trace", type=at_least(0, LARGEST_SEED - 1), required=True, metavar="N", help="number of the trace in the run"
+        "--trace",
+        type=at_least(0, LARGEST_SEED - 1),
+        required=True,
+        metavar="N",
+        help="number of the trace in the run (required)",
     )
     add_data(parser)
     add_budget(parser, f"default: {_BUDGET}; auto is refused, because it plans for many traces")

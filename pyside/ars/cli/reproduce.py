@@ -24,9 +24,11 @@ _SEED = 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("experiment", choices=(*_EXPERIMENTS, "all"), help="the experiment")
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--quick", action="store_true", help="takes minutes per experiment on two cores (the default)")
-    size.add_argument("--full", action="store_true", help="use the networks of the paper; takes hours")
-    size.add_argument("--tiny", action="store_true", help="takes seconds; only shows that the experiments run")
+    size.add_argument(
+        "--quick", action="store_true", help="finish in minutes per experiment on two cores (the default)"
+    )
+    size.add_argument("--full", action="store_true", help="use the networks of the paper; this takes hours")
+    size.add_argument("--tiny", action="store_true", help="finish in seconds, only to check that the experiments run")
     add_out(parser, "results", "folder with one subfolder per experiment (default: ./results)")
     parser.add_argument(
         "--publish",

@@ -38,17 +38,17 @@ Command = Sequence[str] | str | os.PathLike[str]
 
 
 def simulator(client: Client, command: Command, **options: Any) -> Simulator:
-    """A simulator whose traces are run by the workers of a cluster.
+    """Start a simulator whose traces run on the workers of a cluster.
 
     Parameters
     ----------
     client : distributed.Client
         The cluster. From the event loop of an asynchronous client, call this in another thread (``asyncio.to_thread``).
     command : str, path or sequence of str
-        The executable and its arguments, as the workers' machines have them. All must have the same build.
+        The executable and its arguments, as on the workers' machines. All must have the same build.
     **options
-        As of ``ars.Simulator``. ``workers`` and limits hold for every Dask worker by itself; ``startup_timeout`` is
-        also how long to wait for the first Dask worker.
+        Options of ``ars.Simulator``. ``workers`` and the limits apply to each Dask worker separately.
+        ``startup_timeout`` is also the time, in seconds, to wait for the first Dask worker.
 
     Returns
     -------
@@ -95,37 +95,37 @@ def posterior(
     network: Network | str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Posterior:
-    """Weighted traces given data, run by the workers of a cluster.
+    """Run a simulator backwards on the workers of a cluster, for weighted traces given data.
 
     Parameters
     ----------
     client : distributed.Client
         The cluster.
     command : str, path or sequence of str
-        The executable and its arguments, as the workers' machines have them.
+        The executable and its arguments, as on the workers' machines.
     observe : mapping
         Name -> a number or an array.
     traces : int
         Number of traces.
     network : Network or path, optional
-        Network that makes the proposals (default: the prior). A path is read here, and sent to the workers.
+        Network that makes the proposals (default: the prior). A file is read on the client and sent to the workers.
     **options
-        As of ``ars.Simulator`` and ``Simulator.posterior``: ``seed``, ``budget``, ``proposals``, ``refine``, ``adapt``,
-        ``resume`` (a folder on this machine), ``on_failure``, ``progress``, ...
+        Options of ``ars.Simulator`` and ``Simulator.posterior``: ``seed``, ``budget``, ``proposals``, ``refine``,
+        ``adapt``, ``resume`` (a folder on this machine), ``on_failure``, ``progress``, ...
 
     Returns
     -------
     Posterior
-        The same, bit for bit, as ``Simulator.posterior`` gives on one machine.
+        Equal, bit for bit, to the result of ``Simulator.posterior`` on one machine.
 
     Raises
     ------
     LaunchError
-        If no worker comes, or one cannot start the simulator. The message names the worker.
+        If no worker connects, or one cannot start the simulator. The message names the worker.
     ArsError
-        If a worker has another build of the executable, or of libars.
+        If a worker has a different build of the executable, or of libars.
     HostLostError
-        If workers are lost again and again. ``partial`` holds the finished traces.
+        If workers are lost repeatedly. ``partial`` holds the finished traces.
 
     Examples
     --------
@@ -138,25 +138,25 @@ def posterior(
 
 
 def prior(client: Client, command: Command, traces: int, seed: int | None = None, **options: Any) -> Traces:
-    """Traces of the plain simulator, run by the workers of a cluster.
+    """Run a simulator forwards on the workers of a cluster, for prior traces.
 
     Parameters
     ----------
     client : distributed.Client
         The cluster.
     command : str, path or sequence of str
-        The executable and its arguments, as the workers' machines have them.
+        The executable and its arguments, as on the workers' machines.
     traces : int
         Number of traces.
     seed : int, optional
-        Same seed, same traces (default: random).
+        Random seed; the same seed gives the same traces (default: random).
     **options
-        As of ``ars.Simulator`` and ``Simulator.prior``.
+        Options of ``ars.Simulator`` and ``Simulator.prior``.
 
     Returns
     -------
     Traces
-        The same, bit for bit, as ``Simulator.prior`` gives on one machine.
+        Equal, bit for bit, to the result of ``Simulator.prior`` on one machine.
 
     Raises
     ------
@@ -171,20 +171,20 @@ def prior(client: Client, command: Command, traces: int, seed: int | None = None
 def record(
     client: Client, command: Command, directory: str | os.PathLike[str], traces: int, **options: Any
 ) -> Recording:
-    """Prior traces on the client's disk, for training; run by the workers of a cluster.
+    """Run a simulator on the workers of a cluster, and record prior traces on the client's disk for training.
 
     Parameters
     ----------
     client : distributed.Client
         The cluster.
     command : str, path or sequence of str
-        The executable and its arguments, as the workers' machines have them.
+        The executable and its arguments, as on the workers' machines.
     directory : path
-        Folder on this machine. One that holds traces of the same recording is continued.
+        Folder on the client's machine. An existing recording is continued.
     traces : int
-        Traces that the folder is to hold in the end.
+        Total number of traces in the folder at the end.
     **options
-        As of ``ars.Simulator`` and ``Simulator.record``: ``seed``, ``max_rejected``, ``progress``, ...
+        Options of ``ars.Simulator`` and ``Simulator.record``: ``seed``, ``max_rejected``, ``progress``, ...
 
     Returns
     -------
@@ -208,25 +208,25 @@ def refine(
     observe: Mapping[str, npt.ArrayLike],
     **options: Any,
 ) -> Network:
-    """A network specialised to one observation. Its rounds are drawn by the workers, and learnt by this process.
+    """Specialise a network to one observation. The workers draw the traces of each round; this process trains.
 
     Parameters
     ----------
     client : distributed.Client
         The cluster.
     command : str, path or sequence of str
-        The executable and its arguments, as the workers' machines have them.
+        The executable and its arguments, as on the workers' machines.
     network : Network or path
-        Where to start.
+        The network to start from.
     observe : mapping
         Name -> a number or an array.
     **options
-        As of ``ars.Simulator`` and ``Network.refine``.
+        Options of ``ars.Simulator`` and ``Network.refine``.
 
     Returns
     -------
     Network
-        As ``Network.refine`` gives.
+        The refined network, as from ``Network.refine``.
 
     Raises
     ------
@@ -252,28 +252,28 @@ def mcmc(
     groups: int | None = None,
     **options: Any,
 ) -> Chains:
-    """Markov chains, in groups that each run on one worker.
+    """Run Markov chains in groups, each on one worker.
 
     Parameters
     ----------
     client : distributed.Client
         The cluster.
     command : str, path or sequence of str
-        The executable and its arguments, as the workers' machines have them.
+        The executable and its arguments, as on the workers' machines.
     observe : mapping
         Name -> a number or an array.
     steps : int
         Draws that each chain records.
     chains : int, optional
-        Chains in all (default: 16).
+        Total number of chains (default: 16).
     network : Network or path, optional
         Adds moves that draw from its proposals.
     seed : int, optional
         The same seed and number of groups give the same draws (default: random).
     groups : int, optional
-        Groups of chains, each a task (default: one per worker, with at least two chains each).
+        Number of groups, each one task (default: one per worker, with at least two chains each).
     **options
-        As of ``ars.Simulator`` and ``Simulator.mcmc``.
+        Options of ``ars.Simulator`` and ``Simulator.mcmc``.
 
     Returns
     -------
@@ -283,7 +283,7 @@ def mcmc(
     Raises
     ------
     ArsError
-        As ``posterior``, and ChainError as of ``Simulator.mcmc``. ``partial`` holds the chains of finished groups.
+        As ``posterior``, and ChainError as for ``Simulator.mcmc``. ``partial`` holds the chains of finished groups.
     RunInterrupted
         On Ctrl-C, with the same ``partial``.
     """

@@ -70,8 +70,8 @@ class SentNetwork:
         found = hashlib.sha256(self.file).hexdigest()  # of what is here, not of what was sent
         if found != digest:
             raise NetworkError(
-                f"the network is another one here (sha256 {found[:12]} instead of {digest[:12]}): it was damaged on "
-                "its way, or replaced during the run"
+                f"this worker has a different network (sha256 {found[:12]} instead of {digest[:12]}): it was damaged "
+                "on the way, or replaced during the run"
             )
         with tempfile.TemporaryDirectory(prefix="ars-") as folder:
             path = os.path.join(folder, "network.safetensors")

@@ -224,7 +224,7 @@ def on_worker(data: bytes, work: Callable[[Any, Simulators, Processes], object])
         task = unpacked(data)
         plugin: Simulators | None = worker.plugins.get(task.plugin)
         if plugin is None:
-            return Refused(name, HostLostError("the run is over, or this worker was not told of it"))
+            return Refused(name, HostLostError("the run has ended, or this worker never received it"))
         if (unfit := plugin.unfit(task.executable)) is not None:
             return Refused(name, unfit)
         with plugin.exclusively(worker.get_current_task()) as processes:

@@ -208,7 +208,7 @@ class Nodes:
                 said = text
                 say(f"{count} of {self.options.nodes} nodes: {text}")
             if jobs is not None and not jobs and self.count() < least:
-                raise LaunchError(f"all jobs have ended, and {count} of {least} nodes have come.{self._last_lines()}")
+                raise LaunchError(f"all jobs have ended, and {count} of {least} nodes are ready.{self._last_lines()}")
             over = time.monotonic() - begin - seconds
             if over > (_SUBMITTED if jobs is None else 0.0):
                 raise LaunchError(

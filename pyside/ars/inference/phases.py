@@ -108,8 +108,8 @@ class _Given:
         weighty, expected = int(np.count_nonzero(np.isfinite(log_keep))), float(np.exp(log_keep).sum())
         if expected < min(_FEW, 0.5 * weighty):
             warnings.warn(
-                f"the budget that was given keeps about {expected:.2g} of {weighty:,} traces that enter loops: it was "
-                "planned for larger weights, perhaps for other data. The result is unbiased, but noisy. "
+                f"the given budget keeps only about {expected:.2g} of {weighty:,} traces that enter loops: it was "
+                "planned for larger weights, perhaps for other data. The result is unbiased but noisy. "
                 'Use budget="auto"',
                 FewTracesWarning,
                 stacklevel=outside(),

@@ -48,7 +48,9 @@ def posterior_to_target(
 ) -> Posterior:
     """Runs as many traces as the error asks for, or the time allows; at most those of the job, all stages included."""
     if auto.seconds is not None and job.asked.resume is not None:
-        raise ValueError("seconds= cannot be combined with resume=: how far the clock lets a run get is not repeatable")
+        raise ValueError(
+            "seconds= cannot be combined with resume=: the number of traces that fit into a time is not reproducible"
+        )
     began = clock()
     total, used = job.asked.traces, 0
     size = min(_FIRST if auto.seconds is None else _FIRST_TIMED, max(total // 4, 1))

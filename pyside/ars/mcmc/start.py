@@ -82,7 +82,7 @@ def start_states(
                 begun[chain] = state
     else:
         raise ChainError(
-            f"{chains - len(begun)} of {chains} chains found no place to begin in {_AGAIN} attempts: with the same "
+            f"{chains - len(begun)} of {chains} chains found no starting point in {_AGAIN} attempts: with the same "
             "latents, the simulator repeatedly gave the data likelihood 0. This probably depends on its other random "
             "draws (ars_draw, or a generator outside libars); make them latents with ars_sample"
         )

@@ -52,11 +52,12 @@ class Network:
 
     @property
     def config(self) -> NetworkConfig:
+        """The sizes of the network."""
         return self.network.config
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The latents that it knows."""
+        """The latents that the network knows."""
         return self.network.vocabulary
 
     @property
@@ -108,11 +109,11 @@ class Network:
         threads: int | None = None,
         progress: bool | Progress | None = None,
     ) -> Network:
-        """A network that is specialised to one observation; this one stays as it is.
+        """Return a network that is specialised to one observation. This network does not change.
 
-        Rounds of importance sampling and training: each draws traces with the latest network, and trains it on those
-        of all rounds, weighted as draws from the mixture of the rounds' proposals. Use other seeds for the posterior
-        that you report; ``Simulator.posterior(refine=True)`` does.
+        Each round draws traces with the latest network, then trains it on the traces of all rounds. Their weights are
+        those of draws from the mixture of the rounds' proposals. Use another seed for the posterior that you report;
+        ``Simulator.posterior(refine=True)`` does so.
 
         Parameters
         ----------
@@ -125,15 +126,15 @@ class Network:
         config : RefineConfig, optional
             All settings together (default: ``RefineConfig()``).
         in_loops : {"proposal", "prior"}
-            "prior" refines for runs with ``in_loops="prior"``: draws inside loops are left alone (default:
+            "prior" refines for runs with ``in_loops="prior"``, which keep the prior inside loops (default:
             "proposal").
         on_failure : {"raise", "zero", "skip"}
             Stop at a trace that fails, or omit it (default: "raise").
         out : path, optional
             File for the refined network (default: none).
         resume : path, optional
-            Folder that keeps every finished round. The same call goes on with those of an interrupted refinement, and
-            gives the same network (default: none).
+            Folder in which to save every finished round (default: none). After an interruption, the same call continues
+            from there and gives the same network.
         threads : int, optional
             Threads (default: as many as torch uses).
         progress : bool or Progress, optional
@@ -143,7 +144,7 @@ class Network:
         -------
         Network
             The network of the best round by fresh traces; a copy of this one, with a RefinementWarning, if none was
-            better. ``refinement`` tells how it went.
+            better. ``refinement`` describes the rounds.
 
         Raises
         ------
@@ -203,7 +204,7 @@ class Network:
         Parameters
         ----------
         path : path
-            The file; an existing one is replaced. Of your own modules it holds the weights, not the code.
+            The file; an existing one is replaced. It contains the weights of your own modules, but not their code.
         """
         try:
             made_by = version("libars")
@@ -257,10 +258,10 @@ class Network:
         on_failure: OnFailure = ON_FAILURE,
         progress: bool | Progress | None = None,
     ) -> ProposalDraws:
-        """Draw from the network's proposals and leave out the weights: fast, and biased by an unknown amount.
+        """Draw from the network's proposals without weights: fast, but biased by an unknown amount.
 
-        The first rung of the ladder in docs/when-k-is-too-large.md, for a look at what the network believes. Use
-        ``simulator.posterior(observe, traces, network=network)`` for anything that counts.
+        Use it for a quick look at the network's proposals, the first step in docs/when-k-is-too-large.md. For results,
+        use ``simulator.posterior(observe, traces, network=network)``.
 
         Parameters
         ----------

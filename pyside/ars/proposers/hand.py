@@ -185,7 +185,7 @@ class HandProposer:
 def _per_coordinate(proposal: VectorDistribution) -> str:
     scalar = "ars.Normal" if isinstance(proposal, MultivariateNormal) else "ars.ScaledBeta"
     return (
-        f"a {type(proposal).__name__} is no proposal: the coordinates of a vector are proposed one by one. Give a "
+        f"a {type(proposal).__name__} is not a proposal: the coordinates of a vector are proposed one by one. Give a "
         f"function that returns the distribution of the next coordinate, such as an {scalar}, given t"
     )
 

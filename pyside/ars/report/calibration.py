@@ -102,9 +102,9 @@ def _ranks(found: Calibration) -> Section:
     shown += [value for value in found.values if value not in shown]
     pictures = [Chart(f"`{value.name}`", _rank_chart(found, value), _said(found, value)) for value in shown[:_PICTURES]]
     explained = Text(
-        "If posteriors are right, the truth's rank among the weighted traces is uniform over data sets: all bars lie "
-        "in the band, which holds each of them with probability 99%; among many, one outside means little. A slope "
-        "means that posteriors are shifted, a U that they are too narrow, a hump that they are too wide."
+        "If posteriors are right, the truth's rank among the weighted traces is uniform over data sets. Each bar then "
+        "lies in the band with probability 99%, so a single bar outside means little. A slope means that posteriors "
+        "are shifted, a U that they are too narrow, and a hump that they are too wide."
     )
     more: list[Block] = []
     if len(shown) > _PICTURES:
@@ -145,9 +145,9 @@ def _coverage(found: Calibration) -> Section:
     rows = [_row(found, value) for value in found.values]
     pictures = [Chart(f"`{value.name}`", _coverage_chart(found, value)) for value in found.values[:_PICTURES]]
     explained = Text(
-        "Each line is the share of data sets whose truth has a rank below the given one, minus that rank; it stays in "
-        "the band with probability 99% if posteriors are right. The percentages of the table are shares of data sets "
-        "whose central interval holds the truth. They fall short when a posterior has few effective traces."
+        "Each line is the share of data sets whose truth has a rank below the given one, minus that rank. If "
+        "posteriors are right, it stays in the band with probability 99%. The percentages in the table are shares of "
+        "data sets whose central interval contains the truth. They fall short if posteriors have few effective traces."
     )
     return Section("Coverage", [explained, Table("All values", columns, rows, LEGEND), Charts(pictures)])
 

@@ -122,7 +122,7 @@ def _doubts(post: Posterior, weighting: WeightingDiagnostics, given: Given) -> l
     if wrong and weighting.trusted:
         named = ", ".join(f"`{value.name}`" for value in wrong[:3]) + (", ..." if len(wrong) > 3 else "")
         found.append(
-            f"{len(wrong)} of {len(weighting.values)} values have a warning of their own ({named}): see the table."
+            f"{len(wrong)} of {len(weighting.values)} values have a separate warning ({named}): see the table."
         )
     if given.check is not None and given.check.alarm:
         found.append(given.check.sentence())

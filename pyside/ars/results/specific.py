@@ -28,7 +28,7 @@ def there(values: npt.ArrayLike, log_weights: npt.ArrayLike) -> tuple[Floats, Fl
     """Select the traces that have the value: their values and log weights."""
     x, weights = np.asarray(values, dtype=np.float64), np.asarray(log_weights, dtype=np.float64)
     if x.shape != weights.shape:
-        raise ValueError(f"{x.shape} values for {weights.shape} weights: they must be as many")
+        raise ValueError(f"{x.shape} values for {weights.shape} weights: their numbers must be equal")
     present = ~np.isnan(x)
     return x[present], weights[present]
 

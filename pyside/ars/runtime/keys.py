@@ -86,11 +86,13 @@ def read_keys(path: str | os.PathLike[str], role: str = "controller") -> Keys:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise KeyFileError(f"{name}: this is no file")
+            raise KeyFileError(f"{name}: this is not a file")
         if status.st_uid != os.geteuid():
-            raise KeyFileError(f"{name}: this file belongs to somebody else")
+            raise KeyFileError(f"{name}: this file belongs to another user")
         if status.st_mode & 0o077:
-            raise KeyFileError(f"{name}: others can read this file; chmod 600 it, and make new keys if they may have")
+            raise KeyFileError(
+                f"{name}: others can read this file: run chmod 600 on it, and make new keys if anyone may have read it"
+            )
         text = file.read(_LARGEST).decode("ascii", "replace")
     words = [line.split() for line in text.splitlines() if not line.startswith("#")]
     found = {word[0]: word[1] for word in words if len(word) == 2}

@@ -194,7 +194,7 @@ class Family:
         self._stderr.finish(0.3)
         library = self._library_missing()
         if library is None:
-            return f"did not get as far as a greeting: {self.exit_text()}"
+            return f"failed before the handshake: {self.exit_text()}"
         advice = ""
         if library.startswith("libzmq"):
             advice = (

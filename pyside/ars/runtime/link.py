@@ -52,7 +52,7 @@ class _Held:
             try:
                 end()
             except Exception:
-                _log.exception("the end of a simulator's processes failed")
+                _log.exception("the processes of a simulator could not be ended")
         if self._used_by_another():  # it is still inside of libzmq: to close its socket now would abort
             self._abandon()
             return
@@ -126,7 +126,7 @@ def _check_room() -> None:
             opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:
         raise LaunchError(
-            f"too many open files: a simulator takes up to {_DESCRIPTORS} descriptors here, and the system gives "
+            f"too many open files: a simulator takes up to {_DESCRIPTORS} descriptors here, and the system allows "
             f"{len(opened)}. Raise the limit (ulimit -n), or close files and simulators that are no longer needed"
         ) from error
     finally:

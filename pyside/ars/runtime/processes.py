@@ -139,10 +139,10 @@ class Processes:
         if done.replays > done.forks_refused and "replays" not in recorder.said:
             recorder.said.add("replays")
             _log.warning(
-                "%s a trace was run again because its process had died; its result is that of the second run. "
-                "If a trace finished then and nobody had killed its process, the simulator crashes depending on the "
-                "traces that it ran before, for instance because it runs past the end of an array",
-                "once" if done.replays == 1 else f"{done.replays} times",
+                "%s rerun because the process had died; the second run gives the result. If it succeeds although "
+                "nobody killed the process, the simulator crashes only after certain earlier traces, for instance "
+                "because it writes past the end of an array",
+                "a trace was" if done.replays == 1 else f"traces were {done.replays} times",
             )
 
     @contextlib.contextmanager

@@ -110,7 +110,7 @@ class Guest:
         return self.line.gone
 
     def exit_text(self) -> str:
-        return "the connection to it ended" if self.line.gone else "it does not take messages any more"
+        return "the connection to it ended" if self.line.gone else "it no longer accepts messages"
 
     def pulse(self) -> int | None:
         """Not known of a process elsewhere."""
@@ -168,7 +168,7 @@ class Reception:
         """The error for fewer simulators than were asked for."""
         error = self._visitor.never_began(within)
         if came:
-            text = str(error).replace("no simulator came", f"{came} of {self._places} simulators came", 1)
+            text = str(error).replace("no simulator", f"{came} of {self._places} simulators", 1)
             return LaunchError(text)
         return error
 

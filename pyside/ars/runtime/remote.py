@@ -170,14 +170,14 @@ class Visitor:
         """Says so in the log, but not ten thousand times."""
         self._refused += 1
         if self._refused <= _REFUSALS_TOLD:
-            _log.warning("a stranger at %s was refused: %s", self.endpoint, why)
+            _log.warning("an unknown peer at %s was refused: %s", self.endpoint, why)
         if self._refused == _REFUSALS_TOLD:
-            _log.warning("further strangers are refused without a message")
+            _log.warning("further unknown peers are refused without a message")
 
     def never_began(self, within: float) -> LaunchError:
-        strangers = f", and {self._refused:,} messages or keys of strangers were refused" if self._refused else ""
+        strangers = f", and {self._refused:,} messages or keys of unknown peers were refused" if self._refused else ""
         return LaunchError(
-            f"{self.endpoint}: no simulator came within {within:g} s (startup_timeout){strangers}. While the "
+            f"{self.endpoint}: no simulator connected within {within:g} s (startup_timeout){strangers}. While the "
             f"controller waits, run on the simulator's machine\n  {self._start_line}\n{ALSO_THERE} The simulator "
             "reports problems on its stderr"
         )
@@ -206,7 +206,7 @@ class Visitor:
         return None
 
     def exit_text(self) -> str:
-        return "the connection to it ended" if self.exited() else "it does not take messages any more"
+        return "the connection to it ended" if self.exited() else "it no longer accepts messages"
 
     def stderr_text(self) -> str:
         """It writes to its own."""

@@ -38,8 +38,8 @@ def merge(parts: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
     Raises
     ------
     StorageError
-        If the parts are not of the same simulator, build, seed, data, budget or proposals, if two have traces in
-        common, or if traces between the parts of a result are missing. The message names the parts and the traces.
+        If the parts differ in simulator, build, seed, data, budget or proposals, if two share traces, or if traces
+        between the parts of a result are missing. The message names the parts and the traces.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def merge(parts: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
         return merge_recordings(paths, out)
     if folders:
         file = next(path for path in paths if not path.is_dir())
-        raise StorageError(f"{folders[0]} is a folder of recorded traces, and {file} a file: merge either kind alone")
+        raise StorageError(f"{folders[0]} is a folder of recorded traces, and {file} a file: merge one kind at a time")
     return _merge_results(paths, Path(out))
 
 
@@ -65,7 +65,7 @@ def _merge_results(paths: Sequence[Path], out: Path) -> Posterior:
     from ars.posterior import Posterior
 
     if out.suffix != ".nc":
-        raise StorageError(f"{out} must end in .nc, the only kind of file that holds a whole run")
+        raise StorageError(f"{out} must end in .nc, the only format that holds a complete run")
     parts = [Posterior.load(path) for path in paths]
     names = [str(path) for path in paths]
     try:

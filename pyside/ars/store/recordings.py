@@ -108,7 +108,7 @@ def merge_recordings(parts: Sequence[str | os.PathLike[str]], out: str | os.Path
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{folder} cannot be made: {error.strerror}") from error
+        raise StorageError(f"{folder} cannot be created: {error.strerror}") from error
     lines = [
         _Part.of(part, os.path.relpath(part.directory.resolve(), folder.resolve()))._asdict() for part in found.parts
     ]

@@ -178,7 +178,7 @@ def record(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"{folder} cannot be made: {error.strerror}") from error
+        raise StorageError(f"{folder} cannot be created: {error.strerror}") from error
     shown = make_progress(progress)
     lease = sim._lease()
     with only_writer(folder), contextlib.closing(shown), contextlib.ExitStack() as stack:
@@ -230,9 +230,7 @@ def _continued(
             "folder"
         )
     if seed is not None and seed != there.seed:
-        raise ShardError(
-            f"{folder} was recorded with seed {there.seed}, not {seed}: leave seed out, or use another folder"
-        )
+        raise ShardError(f"{folder} was recorded with seed {there.seed}, not {seed}: omit seed, or use another folder")
     if max_rejected != there.max_rejected:
         raise ShardError(
             f"{folder} was recorded with max_rejected={there.max_rejected}, not {max_rejected}: give the same, or use "
@@ -240,7 +238,7 @@ def _continued(
         )
     if first_trace is not None and first_trace != there.first_trace:
         raise ShardError(
-            f"{folder} begins with trace {there.first_trace}, not {first_trace}: leave first_trace out, or use another "
+            f"{folder} begins with trace {there.first_trace}, not {first_trace}: omit first_trace, or use another "
             "folder"
         )
     return {

@@ -93,7 +93,7 @@ def decode_welcome(frame: Bytes) -> int:
     _, raw = fixed(frame, Message.WELCOME, "welcome")
     version = int(raw["version"])
     if not native.VERSION_MIN <= version <= native.VERSION:
-        refuse(Message.WELCOME, f"version {version}, we speak {native.VERSION_MIN} to {native.VERSION}")
+        refuse(Message.WELCOME, f"version {version}, this package supports {native.VERSION_MIN} to {native.VERSION}")
     if raw["reserved0"] or raw["reserved1"]:
         refuse(Message.WELCOME, "reserved is not 0")
     return version

@@ -80,7 +80,7 @@ def decode_header(frame: Bytes) -> Header:
         refuse("message", f"type {code} is unknown")
     across = (Message.HELLO, Message.WELCOME, Message.ERROR)  # readable across versions
     if kind not in across and not native.VERSION_MIN <= version <= native.VERSION:
-        refuse(kind, f"protocol version {version}, we speak {native.VERSION_MIN} to {native.VERSION}")
+        refuse(kind, f"protocol version {version}, this package supports {native.VERSION_MIN} to {native.VERSION}")
     if size != len(frame):
         refuse(kind, f"size {size}, but the frame has {len(frame)} bytes")
     if size > native.MAX_MESSAGE:

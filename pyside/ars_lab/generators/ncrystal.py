@@ -199,18 +199,19 @@ _TEXT: Final = """
 [NCrystal](https://github.com/mctools/ncrystal) simulates the scattering of thermal neutrons in crystals (Apache-2.0)
 and is used to design instruments at neutron sources. In this example, a beam of unknown wavelength falls on a mosaic
 germanium crystal. The orientation of the crystal is unknown, too: it is turned and tilted by unknown angles relative
-to its nominal position. A detector bank sees four neutrons. We infer the wavelength and both angles from their
+to its nominal position. A detector bank sees four neutrons. The wavelength and both angles are inferred from their
 positions.
 
-NCrystal is the unmodified library of the wheel `ncrystal-core`. Our simulator is in
+NCrystal is the unmodified library of the wheel `ncrystal-core`. The simulator is in
 [csim/generators/ncrystal](../csim/generators/ncrystal/README.md) and has 130 lines of C. NCrystal requests random
-numbers through a function pointer, which we set to `ars_flat_function` of `ars/flat.h`. Each neutron is a rejection
-loop: neutrons leave the source until one is scattered into the bank. At the reflection most neutrons are accepted, and
-far from it about one in a hundred, so the loop's acceptance depends on wavelength and orientation.
+numbers through a function pointer, which the simulator sets to `ars_flat_function` of `ars/flat.h`. Each neutron is a
+rejection loop: neutrons leave the source until one is scattered into the bank. At the reflection most neutrons are
+accepted, and far from it about one in a hundred, so the loop's acceptance depends on wavelength and orientation.
 
-The latents are the wavelength and the two angles. Inside the loop there are three more. Our code draws the deviation of
-the neutron's wavelength and the depth at which it is scattered. NCrystal draws the choice between Bragg reflection and
-other processes, which is named by its call path. Two lines of policy turn all other draws of NCrystal into nuisances.
+The latents are the wavelength and the two angles. Inside the loop there are three more. The simulator draws the
+deviation of the neutron's wavelength and the depth at which it is scattered. NCrystal draws the choice between Bragg
+reflection and other processes, which is named by its call path. Two lines of policy turn all other draws of NCrystal
+into nuisances.
 
 The data strongly constrain the wavelength and the tilt, which move the spot horizontally and vertically. They say
 little about the turn, because a turned crystal reflects fewer neutrons, but to the same place.

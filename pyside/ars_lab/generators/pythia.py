@@ -244,12 +244,12 @@ def draw(figure: Figure, observation: Observation) -> None:
 # ---- the description ----------------------------------------------------------------------------------------------
 
 _TEXT: Final = """
-[Pythia 8](https://pythia.org) is the event generator of many collider experiments (GPL-2 or later). In this example,
-it simulates the decay of a tau lepton of unknown energy and direction into a pion or kaon, an electron, or a muon.
-Neutrinos carry part of the energy away. A small calorimeter with two layers of 6 x 6 cells measures the rest. We infer
-the energy and direction of the tau from these 72 numbers.
+[Pythia 8](https://pythia.org) is the event generator of many collider experiments (GPL-2 or later). In this example, a
+tau lepton of unknown energy and direction decays into a pion or kaon, an electron, or a muon. Neutrinos carry part of
+the energy away. A small calorimeter with two layers of 6 x 6 cells measures the rest. The energy and direction of the
+tau are inferred from these 72 numbers.
 
-Pythia is the unmodified binary of the wheel `pythia8mc`. Our code is in
+Pythia is the unmodified binary of the wheel `pythia8mc`. The code is in
 [csim/generators](../csim/generators/README.md): a simulator of 160 lines, and three short functions that the dynamic
 linker places before Pythia's own. They mark the loop of `TauDecays::decay`, which draws a decay uniformly in phase
 space until the matrix element accepts it. Pythia's random numbers come from libars through `ars/pythia8.hpp`.
