@@ -55,10 +55,14 @@ class Browser:
 
 
 @pytest.fixture
-def browser(nothing_left_behind: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(
+    nothing_left_behind: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Browser]:
     from selenium.webdriver.chrome.service import Service
 
     del nothing_left_behind  # it looks after the browser has gone
+    for name in ("no_proxy", "NO_PROXY"):  # selenium asks the driver by HTTP, and a proxy does not know our localhost
+        monkeypatch.setenv(name, "localhost,127.0.0.1")
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
         pytest.skip("Chromium or its driver is not installed: tools/setup.sh test")
