@@ -38,13 +38,23 @@ def pytest_configure(config: pytest.Config) -> None:
     # A stall of the machine is not a finding, and a run finds what the one before it found.
     settings.register_profile("ars", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("ars")
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job; Ctrl-C is among what we test
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    _usual_signals()
     packaged = Path(ars.__file__).parent / "bin" / "ars-host"
     if "ARS_HOST" not in os.environ and not packaged.exists():
         built = build_directory() / "bridge" / "ars-host"
         if built.exists():
             os.environ["ARS_HOST"] = str(built)
+
+
+def _usual_signals() -> None:
+    """Whoever started us may have blocked or switched off signals, as a shell does with Ctrl-C for a job in the background.
+    Tests send them, to this process and to others, which inherit what is set here."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
