@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,7 @@ class Question(NamedTuple):
     names: Sequence[str]  # results to compare
     traces: int = 40_000
     steps: int = 1500
+    max_tries: int | None = None  # moves to states whose loops take more are refused (None: they are errors)
 
 
 def _mini_sherpa(channel: int, traces: int) -> Question:
@@ -63,7 +64,9 @@ def questions() -> dict[str, Question]:
         "sequence": Question(("sequence",), {"y": 3.0}, ["total"]),
         "branching": Question(("branching",), {"y": 1.0}, ["x_final"]),
         "event_loop": Question(("event_loop",), {"calorimeter": 1.6, "tracker": 0.4}, ["total", "direction"]),
-        "sir": Question(("sir", "2", "40"), {"cases": [5.0, 6.0]}, ["reproduction", "attack_rate"], 400_000, 6000),
+        "sir": Question(
+            ("sir", "2", "40"), {"cases": [5.0, 6.0]}, ["reproduction", "attack_rate"], 400_000, 6000, 100_000
+        ),
         "mini_sherpa 1": _mini_sherpa(0, 40_000),
         "mini_sherpa 2": _mini_sherpa(1, 2_000_000),
     }
@@ -95,9 +98,12 @@ def differences(question: Question, *, quick: bool = False, seed: int = 1) -> di
         From names to differences.
     """
     share = 5 if quick else 1
-    with ars.Simulator([str(CSIM / question.command[0]), *question.command[1:]]) as sim:
+    command, limit = [str(CSIM / question.command[0]), *question.command[1:]], question.max_tries
+    with ars.Simulator(command) as sim:
         weighted = sim.posterior(question.observe, question.traces // share, seed=seed)
-        chains = sim.mcmc(question.observe, question.steps // share, 16, seed=seed)
+    with ars.Simulator(command, max_tries=limit) as sim:
+        on_failure: Literal["raise", "zero"] = "raise" if limit is None else "zero"
+        chains = sim.mcmc(question.observe, question.steps // share, 16, seed=seed, on_failure=on_failure)
     found = {}
     for name in question.names:
         one, other = np.atleast_1d(chains.mean(name)), np.atleast_1d(weighted.mean(name))

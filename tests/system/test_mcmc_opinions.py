@@ -40,6 +40,13 @@ def test_they_agree_where_there_is_no_exact_answer(tool: ModuleType, name: str) 
     assert max(each.errors for each in found.values()) < tool.LIMIT
 
 
+def test_an_epidemic_has_states_whose_loop_is_hardly_accepted(tool: ModuleType) -> None:
+    """Walks reach rates with which a small population is infected at once. They are refused, and end no chain."""
+    question = tool.questions()["sir"]._replace(traces=40_000, steps=60)
+    found = tool.differences(question)
+    assert max(each.errors for each in found.values()) < tool.LIMIT
+
+
 # tests/system/test_calibration.py has weighted traces of the other two, with networks.
 @pytest.mark.parametrize(
     ("model", "method"),

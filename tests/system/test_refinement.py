@@ -272,6 +272,33 @@ def test_an_interrupted_refinement_goes_on(
         network.refine(sim, {"y": 0.25}, config=QUICK, threads=1, resume=tmp_path / "kept")
 
 
+def test_a_damaged_or_other_folder_says_what_to_do(
+    simulator: Callable[..., ars.Simulator], network: ars.Network, tmp_path: Path
+) -> None:
+    case, sim = CASES["truncated_normal-b"], simulator("truncated_normal", "b")
+    options: dict[str, Any] = {**vars(QUICK), "rounds": 1, "traces": 100, "most": 1, "steps": 10}
+
+    def again(**more: Any) -> ars.Network:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ars.RefinementWarning)
+            config = ars.RefineConfig(**{**options, **more})
+            return network.refine(sim, case.observed, config=config, threads=1, resume=tmp_path)
+
+    whole = again()
+    with pytest.raises(ars.StorageError, match=r"keeps another refinement: steps was 10, is 11\. Give"):
+        again(steps=11)
+    for name, remedy in (("network-00.safetensors", "is trained again"), ("round-01.traces", "is drawn again")):
+        file = tmp_path / name
+        file.write_bytes(file.read_bytes()[:300])
+        with pytest.raises(ars.StorageError, match=rf"{name} .*Remove it, and the .* {remedy}"):
+            again()
+        file.unlink()
+        assert _same(again(), whole)
+    (tmp_path / "refinement.json").write_text("{")
+    with pytest.raises(ars.StorageError, match=r"not that of a refinement: .* Give another folder"):
+        again()
+
+
 def test_a_full_disk_is_named(
     simulator: Callable[..., ars.Simulator],
     network: ars.Network,

@@ -183,6 +183,10 @@ def differences(there: Mapping[str, Any], mine: Mapping[str, Any]) -> list[str]:
             found += [f"simulator: {line}" for line in _program_differences(old, new)]
         elif part in ("observe", "proposals", "env", "limits") and isinstance(old, dict) and isinstance(new, dict):
             found += [f"{part}: {line}" for line in _named_differences(old, new)]
+        elif part == "config" and isinstance(old, dict) and isinstance(new, dict):
+            names = [*new, *(name for name in old if name not in new)]
+            both = ((name, old.get(name), new.get(name)) for name in names)
+            found += [f"{name} was {was!r}, is {now!r}" for name, was, now in both if was != now]
         elif part == "network":
             found.append(f"network: {_network_word(old, new)}")
         else:

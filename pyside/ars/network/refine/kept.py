@@ -67,7 +67,7 @@ def _read(file: Path) -> dict[str, Any]:
         if found["format"] != _FORMAT or not isinstance(found["identity"]["config"]["seed"], int):
             raise ValueError("it is something else")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StorageError(f"{file} is not that of a refinement: {error!r}") from error
+        raise StorageError(f"{file} is not that of a refinement: {error!r}. Give another folder to resume") from error
     return dict(found)
 
 
@@ -138,11 +138,12 @@ class KeptRounds:
         if not path.exists():
             return None
         embeddings = copy.deepcopy(self._embeddings)
-        network, header = load_network(path, embeddings or None)
         try:
+            network, header = load_network(path, embeddings or None)
             return network, report_from(header["report"])
-        except (KeyError, TypeError) as error:
-            raise CheckpointError(f"{path} does not belong to a refinement: {error!r}") from error
+        except (CheckpointError, KeyError, TypeError) as error:
+            why = error if isinstance(error, CheckpointError) else f"{path} does not belong to a refinement: {error!r}"
+            raise CheckpointError(f"{why}. Remove it, and the network is trained again") from error
 
     def keep_network(self, number: int, network: ProposalNetwork, report: RoundReport) -> None:
         """Writes the network that was trained after a round."""
