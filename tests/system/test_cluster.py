@@ -28,6 +28,8 @@ from ars.columns import take
 from ars.runtime.leftovers import remove_stale
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
+import dask  # noqa: E402
+
 import ars.cluster  # noqa: E402
 from ars.cluster.certificates import make_certificates  # noqa: E402
 from ars.cluster.fleet import Fleet  # noqa: E402
@@ -58,7 +60,12 @@ def client(own_processes: Callable[[], dict[int, str]]) -> Iterator[Any]:
     """A cluster of this machine, with nannies, for all tests of this module. Nothing of it may be left in the end."""
     before = own_processes()
     options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
-    with distributed.LocalCluster(n_workers=WORKERS, **options) as cluster, distributed.Client(cluster) as made:
+    patient = {"distributed.deploy.lost-worker-timeout": "600s"}  # else it gives up a worker that is slow to come back
+    with (
+        dask.config.set(patient),
+        distributed.LocalCluster(n_workers=WORKERS, **options) as cluster,
+        distributed.Client(cluster) as made,
+    ):
         yield made
     remove_stale([tempfile.gettempdir()], now=time.time() + 86_400)  # sockets of workers that were killed
     assert gone(lambda: {pid: what for pid, what in own_processes().items() if pid not in before})

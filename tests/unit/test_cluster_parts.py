@@ -68,6 +68,19 @@ def test_the_last_tasks_are_smaller_so_that_all_workers_finish_together() -> Non
     assert sum(sizes) == 1000 and sizes == sorted(sizes, reverse=True)
 
 
+def test_tasks_get_smaller_while_they_are_lost_and_nothing_comes() -> None:
+    """128 traces of a minute each would take two hours, which preempted workers do not have."""
+    left = chunks(1000)
+    sizes = []
+    for _ in range(10):
+        piece = left.next(workers=2)
+        sizes.append(piece.config.n_traces)
+        left.lost(piece)
+    assert sizes == [128, 64, 32, 16, 8, 4, 2, 1, 1, 1] and left.left == 1000
+    left.measured(1, 0.01)  # 100 traces per second
+    assert left.size(2) == 200
+
+
 def test_tasks_hold_every_trace_once_and_stay_within_their_run() -> None:
     left = chunks(300, 50, 700)
     given: list[int] = []

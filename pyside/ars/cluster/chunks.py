@@ -37,17 +37,25 @@ class Chunks:
         self._pieces = deque(pieces)
         self.left = sum(piece.config.n_traces for piece in pieces)
         self._rate = math.nan  # traces per second of one worker
+        self._losses = 0  # since the last result
 
     def __bool__(self) -> bool:
         return bool(self._pieces)
 
     def give_back(self, piece: Piece) -> None:
-        """A task that was not done; its traces are next."""
+        """Traces that no task has done; they are next."""
         self._pieces.appendleft(piece)
         self.left += piece.config.n_traces
 
+    def lost(self, piece: Piece) -> None:
+        """A task was lost with its worker. Until the next result, every loss halves the tasks: workers that live for
+        minutes would else never finish one of hours."""
+        self._losses += 1
+        self.give_back(piece)
+
     def measured(self, traces: int, seconds: float) -> None:
         """A task of so many traces took so long."""
+        self._losses = 0
         rate = traces / max(seconds, 1e-6)
         self._rate = rate if math.isnan(self._rate) else self._rate + _SMOOTHING * (rate - self._rate)
 
@@ -55,7 +63,7 @@ class Chunks:
         """Traces of the next task. Towards the end they get fewer, so that all workers finish together."""
         wanted = _FIRST if math.isnan(self._rate) else self._rate * _SECONDS
         share = math.ceil(self.left / (2 * max(workers, 1)))
-        return max(1, min(int(wanted), share, _MOST))
+        return max(1, min(int(wanted), share, _MOST) >> self._losses)
 
     def next(self, workers: int) -> Piece:
         """The traces of the next task, which are of one run."""

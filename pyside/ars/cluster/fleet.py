@@ -149,8 +149,8 @@ class Fleet:
             for worker, answer in answers.items():
                 if answer is None or isinstance(answer, ImportError):
                     return ArsError(
-                        f"worker {worker}: libars cannot be loaded there ({answer or 'another version'}): install the client's "
-                        "version on all workers, with the extra cluster"
+                        f"worker {worker}: libars cannot be loaded there ({answer or 'another version'}): install the "
+                        "client's version on all workers, with the extra cluster"
                     )
         return ArsError(f"a worker cannot take part: {error}")
 

@@ -76,7 +76,7 @@ class Flight:
         result: Outcome | Lost = self._watch.landed(future, f"a task of {piece.config.n_traces:,} traces")
         if isinstance(result, Lost):
             piece.recorder.lost(HostLostError(result.text))
-            self._chunks.give_back(piece)
+            self._chunks.lost(piece)
             # The network may have been in that worker's memory alone.
             self._network = self._fleet.send(None if self._shipped is None else self._shipped.network, lost=network)
             return None
