@@ -126,7 +126,7 @@ def test_the_result_is_kept_shown_and_drawn(simulator: Callable[..., ars.Simulat
     with pytest.raises(KeyError, match="'y' was not compared; these were: x_final"):
         found.ranks("y")
     (tmp_path / "found.json").write_text("{}")
-    with pytest.raises(ars.StorageError, match="not a file of ars calibrate"):
+    with pytest.raises(ars.StorageError, match="not written by ars calibrate"):
         ars.Calibration.load(tmp_path / "found.json")
     pytest.importorskip("matplotlib")
     assert len(found.plot().axes) == 6

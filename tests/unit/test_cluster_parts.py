@@ -453,5 +453,5 @@ def test_an_executable_that_goes_while_it_is_looked_at(tmp_path: Path, monkeypat
 
 def test_a_network_that_is_not_the_one_that_was_sent() -> None:
     sent = SentNetwork(b"bytes of another network", b"")
-    with pytest.raises(ars.NetworkError, match="another one here"):
+    with pytest.raises(ars.NetworkError, match="has a different network"):
         sent.network("0" * 64)

@@ -139,10 +139,10 @@ class Processes:
         if done.replays > done.forks_refused and "replays" not in recorder.said:
             recorder.said.add("replays")
             _log.warning(
-                "%s rerun because the process had died; the second run gives the result. If it succeeds although "
+                "%s because the process had died; the second run gives the result. If it succeeds although "
                 "nobody killed the process, the simulator crashes only after certain earlier traces, for instance "
                 "because it writes past the end of an array",
-                "a trace was" if done.replays == 1 else f"traces were {done.replays} times",
+                "a trace was rerun" if done.replays == 1 else f"traces were rerun {done.replays} times",
             )
 
     @contextlib.contextmanager
