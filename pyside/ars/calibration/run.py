@@ -166,7 +166,8 @@ def likelihoods(simulator: Simulator, truths: Traces) -> tuple[Floats, npt.NDArr
         )
     observed = truths.columns.observes
     rows = trace_of(offsets(truths.columns).observes, np.arange(len(observed)))
-    scores = np.bincount(rows, observed["log_p"], len(truths))  # adds them in the order in which libars does
+    # added in the order in which libars adds them
+    scores = np.bincount(rows, observed["log_p"], len(truths)).astype(np.float64)
     return scores + np.where(possible, factors, 0.0), possible
 
 

@@ -64,7 +64,7 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         """Words that are left over are a mistake in a command, whose options help."""
-        found, left = self.parse_known_args(args, namespace)
+        found, left = self.parse_known_args(args, namespace)  # type: ignore[no-untyped-call]
         if left:
             command = f"{self.prog} {found.command}"
             text = f"unrecognized arguments: {' '.join(left)}\nThe options are listed by: {command} --help"

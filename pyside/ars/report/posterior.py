@@ -133,10 +133,8 @@ def _doubts(post: Posterior, weighting: WeightingDiagnostics, given: Given) -> l
 def _failed(post: Posterior) -> list[str]:
     share = post.failures.total / max(int(post.stats.get("traces", len(post))), 1)
     if post.run.on_failure == "skip" and share >= _MANY_DROPPED:
-        return [
-            f"{100 * share:.2g}% of the traces failed and were dropped, which biases the result unless failures are unrelated "
-            "to the values drawn: see Failures."
-        ]
+        dropped = "were dropped, which biases the result unless failures are unrelated to the values drawn"
+        return [f"{100 * share:.2g}% of the traces failed and {dropped}: see Failures."]
     if share > _MANY_FAILED:
         return [f"{share:.0%} of the traces failed and count as impossible, with weight 0: see Failures."]
     return []
