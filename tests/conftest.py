@@ -47,8 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _usual_signals() -> None:
-    """Whoever started us may have blocked or switched off signals, as a shell does with Ctrl-C for a job in the background.
-    Tests send them, to this process and to others, which inherit what is set here."""
+    """Undoes what a parent has blocked or switched off, as a shell switches off Ctrl-C for a job in the background.
+    Tests send signals to this process and to others, which inherit what is set here."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,7 +6,7 @@ import json
 import math
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from numbers import Real
 from typing import Any, Literal, NamedTuple
 
@@ -178,6 +178,10 @@ class AutoBudget:
             raise ValueError(f"Budget.auto: phases must be 1, 2 or None, not {self.phases!r}")
         if not isinstance(self.costs, Costs):
             raise TypeError(f"Budget.auto: costs must be an ars.Costs, not {self.costs!r}")
+
+    def __repr__(self) -> str:
+        given = [f"{f.name}={value!r}" for f in fields(self) if (value := getattr(self, f.name)) not in (None, Costs())]
+        return f"Budget.auto({', '.join(given)})"
 
 
 class Level(NamedTuple):

@@ -93,6 +93,8 @@ def test_what_a_run_is_asked_for() -> None:
 
 def test_auto_has_no_target_unless_given() -> None:
     assert Budget.auto() == AutoBudget()
+    assert repr(Budget.auto()) == "Budget.auto()"
+    assert repr(Budget.auto(error=0.01, of="x")) == "Budget.auto(error=0.01, of='x')"
     assert Budget.auto().costs == Costs()
     given = Budget.auto(error=0.01, seconds=60, of="mu", phases=2, costs=Costs(fork=10))
     assert (given.error, given.seconds, given.of, given.phases, given.costs.fork) == (0.01, 60.0, "mu", 2, 10.0)
