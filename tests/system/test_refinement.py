@@ -492,7 +492,7 @@ def test_failures_name_the_command_that_repeats_them(
 
     def repeats(said: str) -> list[str]:
         [line] = [line for line in said.splitlines() if "To rerun only this trace:" in line]
-        words = shlex.split(line.partition("alone: ")[2])
+        words = shlex.split(line.partition("only this trace: ")[2])
         assert words[:2] == ["ars", "replay"]
         assert main([*words[1:], "--json"]) == 1
         assert json.loads(capsys.readouterr().out)["failure"]["text"].startswith("trace ")
@@ -506,7 +506,8 @@ def test_failures_name_the_command_that_repeats_them(
     assert "--network" not in repeats(said)
     words = repeats(infer("fragile", "--adapt", "--refined-out", str(out), "--on-failure", "skip"))
     assert words[words.index("--network") + 1] == str(out)
-    assert "alone: not possible, because the network" in infer("fragile", "--refine", "--network", str(out))
+    said = infer("fragile", "--refine", "--network", str(out))
+    assert "To rerun only this trace: not possible, because the network" in said
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,8 @@ def test_a_run_from_python(csim: Callable[[str], str], capfd: Capture) -> None:
         assert main(_advised(str(error))) == 1
         assert str(error.failures[0]) in capfd.readouterr().out
     with ars.Simulator([csim("truncated_normal"), "a"], workers=2, max_tries=1, env={"LANG": "C"}) as sim:
-        with pytest.raises(ars.TraceFailure, match=r"alone: sim\.prior\(1, first_trace=\d+, seed=3\)\n") as caught:
+        words = r"To rerun only this trace: sim\.prior\(1, first_trace=\d+, seed=3\)\n"
+        with pytest.raises(ars.TraceFailure, match=words) as caught:
             sim.prior(50, seed=3)
         assert "ars replay" not in str(caught.value)
 

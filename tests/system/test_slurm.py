@@ -248,7 +248,7 @@ def test_certificates_are_not_overwritten(tmp_path: Path, capsys: pytest.Capture
     }
     key = (tmp_path / "tls/key.pem").read_bytes()
     assert main(["cluster", "certificates", str(tmp_path / "tls")]) == 1
-    assert "there already" in capsys.readouterr().err
+    assert "will not overwrite" in capsys.readouterr().err
     assert (tmp_path / "tls/key.pem").read_bytes() == key
 
 

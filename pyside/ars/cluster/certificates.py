@@ -78,7 +78,9 @@ def make_certificates(directory: str | os.PathLike[str], *, days: int = _DAYS) -
     folder = Path(directory).absolute()
     made = Certificates(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
     if there := [str(path) for path in made if path.exists()]:
-        raise KeyFileError(f"{', '.join(there)} exists, and a cluster may be using it: choose another folder")
+        raise KeyFileError(
+            f"will not overwrite {', '.join(there)}, which a cluster may be using: choose another folder"
+        )
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="ars-") as secret:  # 0700, and so is all that openssl writes there
