@@ -70,6 +70,15 @@ def test_a_pipe_gets_no_lines_about_parts_and_nothing_without_news() -> None:
     assert "steps" not in stream.getvalue()
 
 
+def test_a_slow_rate_is_per_minute() -> None:
+    stream, now = io.StringIO(), [0.0]
+    progress = StreamProgress(stream, clock=clock(now), label="data sets")
+    now[0] = 60.0
+    progress.update(3, 10)
+    progress.close()
+    assert stream.getvalue() == "ars: 3/10 data sets, 3.0/min, 1:00 elapsed, 2:20 left\n"
+
+
 @pytest.mark.parametrize("width", [30, 50, 80, 140])
 def test_bars_fit_the_terminal(terminal: Callable[[int], Terminal], width: int) -> None:
     now = [0.0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from ars.progress import Bar
 
-__all__ = ["Lines", "span"]
+__all__ = ["Lines", "span", "speed"]
 
 
 def span(seconds: float) -> str:
@@ -16,6 +16,11 @@ def span(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}:{whole % 60:02d}"
     return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+def speed(rate: float) -> str:
+    """Items per second, or per minute if they are rare."""
+    return f"{rate:,.0f}/s" if rate >= 2 or rate == 0 else f"{60 * rate:,.1f}/min"
 
 
 class Lines:
@@ -32,7 +37,7 @@ class Lines:
         left = bar.left(now)
         note = f", {bar.note}" if bar.note else ""
         self.line(
-            f"{bar.done:,}/{bar.total:,} {bar.label}, {bar.rate(now):,.0f}/s, {span(bar.elapsed(now))} elapsed, "
+            f"{bar.done:,}/{bar.total:,} {bar.label}, {speed(bar.rate(now))}, {span(bar.elapsed(now))} elapsed, "
             f"{'?' if left is None else span(left)} left{note}"
         )
 

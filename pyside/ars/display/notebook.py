@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ars.display.lines import span
+from ars.display.lines import span, speed
 
 if TYPE_CHECKING:
     from ars.progress import Bar
@@ -59,7 +59,7 @@ def _bar(bar: Bar, now: float, *, over: bool) -> str:
     return (
         '<div style="display:flex;gap:.6em;align-items:center;flex-wrap:wrap">'
         f'<progress value="{bar.done}" max="{total}" style="width:16em"></progress>'
-        f"<span>{bar.done:,}/{bar.total:,} {escape(bar.label)}, {bar.rate(now):,.0f}/s, {time}{note}</span></div>"
+        f"<span>{bar.done:,}/{bar.total:,} {escape(bar.label)}, {speed(bar.rate(now))}, {time}{note}</span></div>"
     )
 
 

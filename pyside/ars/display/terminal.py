@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from ars.display.lines import span
+from ars.display.lines import span, speed
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -91,9 +91,4 @@ def _figures(bar: Bar, now: float, *, over: bool, narrow: bool) -> str:
     time = span(bar.elapsed(now)) if over else f"{'?' if left is None else span(left)} left"
     if narrow:
         return f"{100 * bar.done // max(bar.total, 1)} %  {time}"
-    return f"{bar.done:,}/{bar.total:,}  {_speed(bar.rate(now))}  {time}"
-
-
-def _speed(rate: float) -> str:
-    """Items per second, or per minute if they are rare."""
-    return f"{rate:,.0f}/s" if rate >= 2 or rate == 0 else f"{60 * rate:,.1f}/min"
+    return f"{bar.done:,}/{bar.total:,}  {speed(bar.rate(now))}  {time}"
