@@ -21,7 +21,7 @@ from ars.cli.options import (
     add_workers,
     at_least,
 )
-from ars.cli.report_words import add_report, command_of
+from ars.cli.report_words import add_report, command_of, write_files
 from ars.display.screen import on_screen, print_table, print_text
 from ars.weights import METHODS
 
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
         except (TypeError, ValueError) as error:
             raise UsageError(str(error)) from error
-    failed = _written(found, arguments)
+    failed = write_files(arguments, found.save, lambda path: found.report(path, command=command_of(arguments)))
     _show(found, arguments)
     if failed is not None:
         raise failed
@@ -138,19 +138,3 @@ def _show(found: Calibration, arguments: argparse.Namespace) -> None:
         print_text("\n".join(found.advice()))
     else:
         print(found.summary())
-
-
-def _written(found: Calibration, arguments: argparse.Namespace) -> Exception | None:
-    """Writes all files, before anything is printed: nobody may be there to read it. Returns what went wrong first."""
-    wrong: list[Exception] = []
-    try:
-        if arguments.out is not None:
-            found.save(arguments.out)
-    except Exception as error:  # whatever it is, the results are shown first
-        wrong.append(error)
-    try:
-        if arguments.report is not None:
-            found.report(arguments.report, command=command_of(arguments))
-    except Exception as error:
-        wrong.append(error)
-    return wrong[0] if wrong else None

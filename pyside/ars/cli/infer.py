@@ -33,7 +33,7 @@ from ars.cli.options import (
     not_negative,
 )
 from ars.cli.refine_words import add_refinement, refinement_of
-from ars.cli.report_words import Beside, add_predict, add_report, beside, write_posterior
+from ars.cli.report_words import Beside, add_predict, add_report, beside, write_files, write_posterior
 from ars.display.screen import print_text
 from ars.inference.options import PosteriorOptions
 from ars.store.saved import SUFFIXES, check_netcdf
@@ -374,22 +374,6 @@ def _check_range(arguments: argparse.Namespace, options: dict[str, Any]) -> None
         )
 
 
-def _written(post: Posterior, others: Beside, arguments: argparse.Namespace) -> Exception | None:
-    """Writes all files, before anything is printed: nobody may be there to read it. Returns what went wrong first."""
-    wrong: list[Exception] = []
-    try:
-        if arguments.out is not None:
-            post.save(arguments.out, predicted=others.predicted, prior=others.prior)
-    except Exception as error:  # whatever it is, the results are shown first
-        wrong.append(error)
-    try:
-        if arguments.report is not None:
-            write_posterior(post, others, arguments, _replayed_with(arguments, post))
-    except Exception as error:
-        wrong.append(error)
-    return wrong[0] if wrong else None
-
-
 def run(arguments: argparse.Namespace) -> int:
     from ars.errors import RunInterrupted, StorageError
 
@@ -406,7 +390,11 @@ def run(arguments: argparse.Namespace) -> int:
     except StorageError as error:
         kept = False
         post, complete = _unkept(arguments, error)
-    failed = _written(post, others, arguments)
+    failed = write_files(
+        arguments,
+        lambda path: post.save(path, predicted=others.predicted, prior=others.prior),
+        lambda _: write_posterior(post, others, arguments, _replayed_with(arguments, post)),
+    )
     code = _show(post, others.check, arguments, complete=complete, written=failed is None)
     if failed is not None:
         raise failed

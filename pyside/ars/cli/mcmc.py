@@ -21,7 +21,7 @@ from ars.cli.options import (
     add_workers,
     at_least,
 )
-from ars.cli.report_words import add_report, command_of
+from ars.cli.report_words import add_report, command_of, write_files
 from ars.display.screen import on_screen, print_table, print_text
 from ars.mcmc.options import CHAINS
 from ars.progress import make_progress
@@ -156,29 +156,17 @@ def _print(chains: Chains, arguments: argparse.Namespace) -> None:
         print_text(f"\n{chains.failures!r}")
 
 
-def _written(chains: Chains, arguments: argparse.Namespace) -> Exception | None:
-    """Writes all files, before anything is printed: nobody may be there to read it. Returns what went wrong first."""
-    wrong: list[Exception] = []
-    try:
-        if arguments.out is not None:
-            chains.save(arguments.out)
-    except Exception as error:  # whatever it is, the results are shown first
-        wrong.append(error)
-    try:
-        if arguments.report is not None:
-            from ars.report.chains import chains_page
-            from ars.report.render import write
+def _report(chains: Chains, path: Path, command: str) -> None:
+    from ars.report.chains import chains_page
+    from ars.report.render import write
 
-            write(chains_page(chains, command=command_of(arguments)), arguments.report)
-    except Exception as error:
-        wrong.append(error)
-    return wrong[0] if wrong else None
+    write(chains_page(chains, command=command), path)
 
 
 def _show(chains: Chains, arguments: argparse.Namespace) -> None:
     from ars.mcmc.summary import document
 
-    failed = _written(chains, arguments)
+    failed = write_files(arguments, chains.save, lambda path: _report(chains, path, command_of(arguments)))
     if arguments.json:
         shown = document(chains)
         print_document(shown | {"verdict": arguments.wording(shown["verdict"])}, indent=1)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ars.results.data_check import DataCheck
     from ars.simulator import Simulator
 
-__all__ = ["Beside", "add_predict", "add_report", "beside", "command_of", "write_posterior"]
+__all__ = ["Beside", "add_predict", "add_report", "beside", "command_of", "write_files", "write_posterior"]
 
 _PRIOR_DRAWS = 1000
 _PREDICTED = 500  # with --report
@@ -107,6 +107,23 @@ def beside(sim: Simulator, arguments: argparse.Namespace, data: dict[str, Any], 
         how = run_options("predictive draws")
         predicted = _tried("no posterior predictive draws", lambda: sim.predict(post, wanted, post.run.seed, **how))
     return Beside(check, prior if reported else None, predicted)
+
+
+def write_files(
+    arguments: argparse.Namespace, save: Callable[[Path], object], report: Callable[[Path], object]
+) -> Exception | None:
+    """Writes ``--out`` and ``--report``, before anything is printed: nobody may be there to read it.
+
+    Returns what went wrong first, whatever it is: the results are shown before it is raised.
+    """
+    wrong: list[Exception] = []
+    for path, write in ((arguments.out, save), (arguments.report, report)):
+        try:
+            if path is not None:
+                write(path)
+        except Exception as error:
+            wrong.append(error)
+    return wrong[0] if wrong else None
 
 
 def write_posterior(
